@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 /// The result of a text that was applied.
 pub(crate) struct Applied {
-    /// What its dumps have to say, in setkey's layout.
+    /// The output of its dump statements, in setkey's layout.
     pub output: Zeroizing<String>,
     /// Warnings, one rendered message each.
     pub warnings: Vec<String>,
@@ -68,7 +68,7 @@ pub(crate) fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) 
 
 /// Dumps grow without leaving copies of keys behind: each piece is zeroed when it has been taken over.
 fn output(answers: &[Answer], request: &SetkeyText, now: u64) -> Zeroizing<String> {
-    // Moments are told by a clock that the date is not: what was set since the start is added for the reader.
+    // Times of associations are not wall-clock times: the offset between the two clocks is added for the reader.
     let set_by = clock::date_of(now).wrapping_sub(now) as i64;
     let offset = move |moment: u64| set_by + utc_offset(moment.saturating_add_signed(set_by));
     let context = DumpContext {
@@ -97,7 +97,7 @@ fn output(answers: &[Answer], request: &SetkeyText, now: u64) -> Zeroizing<Strin
     let len = pieces.iter().map(|piece| piece.len()).sum();
     let mut whole = Zeroizing::new(String::with_capacity(len));
     for piece in &pieces {
-        // Dumps are ASCII; anything else would be a mistake of ours and is left out rather than shown half.
+        // Dumps are ASCII. A piece that is not valid UTF-8 would be a bug; it is left out.
         whole.push_str(std::str::from_utf8(piece).unwrap_or_default());
     }
     whole

@@ -1,5 +1,5 @@
-//! `esplanade arm`: the barriers of a file's policies, put up at boot before the network comes and before a gateway
-//! runs.
+//! `esplanade arm`: installs the barriers of a file's policies at boot, before the network comes up and before a
+//! gateway runs.
 //!
 //! ```text
 //!   FILE ──► policies ──► Plan ──► barriers              a gateway that starts later takes them over
@@ -7,8 +7,8 @@
 //!              └──► DIR/armed-esp0.setkey                what is armed again when FILE cannot be read whole
 //! ```
 //!
-//! Nothing else is needed: no device, no key, no name service. Only barriers are put up; what leads packets into the
-//! tunnel comes with the gateway. `esplanade down` takes them away.
+//! It needs no device, no key and no name service. Only barriers are installed; the gateway itself adds the rules and
+//! routes that lead packets into the tunnel. `esplanade down` removes the barriers.
 
 use crate::argument::number;
 use crate::control::{self, Folder};
@@ -69,10 +69,10 @@ Example:
 Traffic that the file's policies protect then neither leaves nor enters unencrypted, even before `esplanade run` starts.
 `esplanade down` removes the rules. packaging/systemd/esplanade-arm@.service runs this before the network comes up.";
 
-/// Port of IKE, whose packets pass beside those of ESP in UDP.
+/// Port of IKE, whose packets are exempt like those of ESP in UDP.
 const IKE_PORT: u16 = 500;
 
-/// Puts up the barriers of a file, or, where it cannot be read whole, those that were armed last.
+/// Installs the barriers of a file, or, if it cannot be read completely, those that were armed last.
 pub(crate) fn run(options: &ArmOptions) -> Result<(), Failure> {
     let site = match &options.forward {
         Some(device) => Site::forwarding(device, options.table, options.mark),
@@ -103,7 +103,7 @@ fn cannot_keep(path: &Path, error: &io::Error) -> Failure {
     ))
 }
 
-/// A file that cannot be read whole leaves what was armed last, from this boot or an earlier one.
+/// If the file cannot be read completely, arms the policies that were armed last, in this boot or an earlier one.
 fn fall_back(
     why: &str,
     kept: &Path,
@@ -126,7 +126,7 @@ fn fall_back(
     )))
 }
 
-/// What a file wants armed.
+/// What to arm for one file.
 struct Armed {
     plan: Plan,
     policies: usize,
@@ -171,7 +171,7 @@ impl Armed {
         })
     }
 
-    /// The record comes first: whatever is put up can then be found and taken away.
+    /// The record is written first, so that everything installed can be found and removed later.
     fn put_up(&self, site: &Site, folder: &Folder) -> Result<(), Failure> {
         let warn: Warn = Arc::new(|text: &str| eprintln!("esplanade: warning: {text}"));
         let record = match inherit(folder, site, &warn)? {
@@ -186,7 +186,7 @@ impl Armed {
 }
 
 impl Armed {
-    /// Keeps the policies for a boot at which the file cannot be read: whole or not at all.
+    /// Saves the policies atomically, for a boot at which the file cannot be read.
     fn keep(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         fs::DirBuilder::new()
@@ -194,7 +194,8 @@ impl Armed {
             .mode(0o700)
             .create(folder)?;
         let draft = path.with_extension("new");
-        // A draft that a crash left is ours; whatever else stands there is not written through.
+        // A draft with this name was left by a crash and is removed; `create_new` never writes through an existing
+        // file.
         let _ = fs::remove_file(&draft);
         let mut file = fs::OpenOptions::new()
             .write(true)
@@ -215,10 +216,10 @@ impl Armed {
     }
 }
 
-/// What becomes of traffic whose policy has the level `use`, which passes in clear where no association exists.
+/// What happens to traffic whose policy has the level `use`, which passes unencrypted where no association exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Optional {
-    /// It is dropped where the file has an association for it, as it would be with a gateway that runs.
+    /// It is dropped where the file has an association for it, as with a running gateway.
     AsWritten,
     /// It is dropped: the policies were kept without their associations.
     Closed,
@@ -226,7 +227,7 @@ enum Optional {
 
 const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
 
-/// What has to be dropped in clear.
+/// The plan: which traffic must be dropped if it is not encrypted.
 fn plan(snapshot: &Snapshot, port: u16, optional: Optional) -> Plan {
     let mut plan = Plan {
         udp_ports: BTreeSet::from([IKE_PORT, port]),
@@ -248,7 +249,7 @@ fn plan(snapshot: &Snapshot, port: u16, optional: Optional) -> Plan {
     plan
 }
 
-/// The statements about policies, printed anew.
+/// The policy statements alone, printed again.
 fn policies_alone(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut file = setkey::parse(text).file;
     file.statements.retain(|statement| {

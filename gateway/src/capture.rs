@@ -1,4 +1,5 @@
-//! The engine over a capture file: `open` what was protected, `seal` what is plain, and name every drop.
+//! Processes a capture file with the data plane: `open` decrypts protected packets, `seal` encrypts plain ones, and
+//! every drop is reported with its reason.
 //!
 //! ```text
 //!   IN ──► file (pcap, pcapng) ──► link ──► IP packet ──► engine ──► IP packets ──► OUT (pcap, raw IP)
@@ -84,7 +85,7 @@ struct Files {
     output: PathBuf,
 }
 
-/// Runs it. Only a capture of which everything that an association names was carried is a success.
+/// Runs the command. It succeeds only if every packet that an association or policy selects was processed.
 pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     let (operation, files, routed) = match &options.verb {
         Command::Open(files) => (Operation::Open, files, None),
@@ -105,7 +106,7 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     }
 }
 
-/// The engine over a setkey file's databases.
+/// The engine with a setkey file's databases.
 fn engine(operation: Operation, files: &Files, routed: Option<&Routed>) -> Result<Engine, Failure> {
     let mut database = database(files)?;
     refuse_rates(operation, &database)?;
@@ -117,7 +118,7 @@ fn engine(operation: Operation, files: &Files, routed: Option<&Routed>) -> Resul
         .map_err(|error| Failure::new(format!("cannot start the engine: {error}")))
 }
 
-/// A capture has no clock.
+/// Refuses constant-rate associations: a capture has no clock.
 fn refuse_rates(operation: Operation, database: &Database) -> Result<(), Failure> {
     let snapshot = database.snapshot();
     let is_paced = snapshot
@@ -132,7 +133,7 @@ fn refuse_rates(operation: Operation, database: &Database) -> Result<(), Failure
     }
 }
 
-/// The databases of a setkey file, its warnings told.
+/// The databases of a setkey file. Prints the warnings about it.
 fn database(files: &Files) -> Result<Database, Failure> {
     let name = files.sa.display().to_string();
     let text = std::fs::read(&files.sa)

@@ -23,7 +23,7 @@ pub(crate) use server::{ClientId, Server};
 
 use std::path::PathBuf;
 
-/// Where the socket is unless `--control` or `ESPLANADE_CONTROL` say otherwise.
+/// The path of the socket if neither `--control` nor `ESPLANADE_CONTROL` is given.
 pub(crate) const DEFAULT_PATH: &str = "/run/esplanade/control.sock";
 
 /// The largest request: setkey text of some hundred thousand associations.

@@ -1,4 +1,4 @@
-//! What happens to associations and policies, told to everyone who listens (`esplanade events`).
+//! Events of associations and policies, sent to every client that listens (`esplanade events`).
 
 use ipsec::policy::{Direction, Policy, Prefix, Selector, Upper};
 use ipsec::sa::{Protocol, SaConfig, SaId};
@@ -28,16 +28,16 @@ pub(crate) enum What {
     SaDeleted(SaName),
     /// An association passed a soft limit: a successor is due.
     SaDying(SaName),
-    /// An association reached a hard limit: it carries nothing any more.
+    /// An association reached a hard limit and is not used any more.
     SaExpired(SaName),
-    /// An association has used its last sequence number: it carries nothing any more.
+    /// An association has used its last sequence number and is not used any more.
     SaExhausted(SaName),
     /// A policy was added or changed.
     PolicyAdded(PolicyName),
     /// A policy was deleted or flushed.
     PolicyDeleted(PolicyName),
-    /// The packets of an association come from another address or port than it says: a NAT on the way, or a peer that
-    /// moved.
+    /// The packets of an association come from an address or port other than the configured one: a NAT on the path, or
+    /// a peer that moved.
     Mapping {
         /// Its name.
         #[serde(flatten)]
@@ -45,45 +45,45 @@ pub(crate) enum What {
         /// Where they come from now.
         from: SocketAddr,
     },
-    /// Traffic wants protection and no association exists.
+    /// A packet needs protection and no association exists.
     Acquire {
-        /// The number of the policy; 0 where a device wants it.
+        /// The number of the policy; 0 where the packet was routed into a device that requires protection.
         policy: u32,
-        /// The device that traffic was routed into, where it has associations of its own.
+        /// The device that the packet was routed into, if that device has its own associations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
-        /// Where the packet came from.
+        /// The packet's source address.
         source: Option<IpAddr>,
-        /// Where it wanted to go.
+        /// The packet's destination address.
         destination: Option<IpAddr>,
     },
-    /// What fits through the path to a peer has changed.
+    /// The path MTU to a peer has changed.
     PathMtu {
         /// The peer.
         peer: IpAddr,
         /// Bytes of the largest packet.
         mtu: u32,
     },
-    /// Something that keeps traffic protected was taken away or changed, and is back.
+    /// Something that keeps traffic protected was removed or changed, and has been restored.
     Restored {
         /// What it was.
         what: String,
         /// How often that has happened since the start.
         times: u64,
     },
-    /// Something that keeps traffic protected is missing and not back.
+    /// Something that keeps traffic protected is missing and could not be restored.
     Missing {
         /// What it is, and why.
         what: String,
     },
-    /// A rekey has gone a step on with a peer, or cannot.
+    /// A rekey has made a step with a peer, or cannot make it.
     Rekey {
         /// The peer.
         peer: IpAddr,
-        /// Which step, in words.
+        /// Which step, as text.
         step: String,
     },
-    /// The gateway ends.
+    /// The gateway is stopping.
     Stopping,
 }
 
@@ -140,7 +140,7 @@ impl PolicyName {
     }
 }
 
-/// setkey's word for a protocol.
+/// setkey's name of a protocol.
 pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Esp => "esp",
@@ -148,7 +148,7 @@ pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
     }
 }
 
-/// setkey's word for a direction.
+/// setkey's name of a direction.
 pub(crate) fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Out => "out",

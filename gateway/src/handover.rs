@@ -1,13 +1,13 @@
-//! What passes from a gateway to the process that takes its place (`esplanade restart`): its TUN device and its
-//! sockets, by descriptor over the control socket. Packets wait in them from the last that the old one reads to the
-//! first of the new one.
+//! What a gateway passes to the process that replaces it (`esplanade restart`): the descriptors of its TUN device and
+//! its sockets, over the control socket. Packets wait in these from the last read of the old process to the first one
+//! of the new process.
 //!
 //! ```text
 //!   old: reads no more ──► numbers are kept ──► descriptors, then "left" ──► ends
 //!   new:                                        takes them up ───────────► the same device, the same ports
 //! ```
 //!
-//! A newer program may find them of no use: then it opens its own.
+//! A newer program may be unable to use them: then it opens its own.
 
 use dataplane::io::tun::TunOffloads;
 use dataplane::train::TrainKinds;
@@ -23,13 +23,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// What the present meaning of [`Parting`] is called; with another one nothing is handed over.
+/// The version of [`Parting`]; nothing is handed over if it differs.
 pub(crate) const FORMAT: u32 = 1;
 
 /// Descriptors that pass at once, at most.
 const MAX_DESCRIPTORS: usize = 128;
 
-/// The byte that descriptors come with, before the answer itself: JSON passes it over.
+/// The byte that descriptors are sent with, before the answer itself: JSON ignores it.
 const CARRIER: u8 = b' ';
 
 /// One socket of the protected side.
@@ -43,7 +43,7 @@ pub(crate) enum Need {
         /// The local port.
         port: u16,
     },
-    /// ESP by itself.
+    /// Native ESP.
     Esp {
         /// Over IPv6.
         v6: bool,
@@ -53,7 +53,7 @@ pub(crate) enum Need {
         /// Over IPv6.
         v6: bool,
     },
-    /// Packets that are sent with headers of our own: AH, and ESP behind options or extension headers.
+    /// Packets that are sent with IP headers of the gateway's making: AH, and ESP behind options or extension headers.
     Whole {
         /// Over IPv6.
         v6: bool,
@@ -63,15 +63,15 @@ pub(crate) enum Need {
 /// Where the sockets send and receive.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outer {
-    /// The network namespace that was asked for.
+    /// The network namespace that was requested.
     pub namespace: Option<String>,
-    /// The device that was asked for.
+    /// The device that was requested.
     pub device: Option<String>,
-    /// The user whose sockets they are, as drop rules see it.
+    /// The user of the sockets, as the drop rules see it.
     pub user: u32,
 }
 
-/// What the TUN device can do, as found by its trials.
+/// The TUN device's offloads, as its probes found them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trials {
     checksum: bool,
@@ -79,32 +79,32 @@ pub struct Trials {
     write: [bool; 3],
 }
 
-/// What the descriptors are, in their order: the TUN device first, if there is one.
+/// What the descriptors stand for, in their order: the TUN device first, if there is one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Parting {
-    /// What all this means.
+    /// The version of this format.
     pub format: u32,
     /// The TUN device.
     pub tun: Option<Trials>,
     /// Sockets.
     pub sockets: Vec<Need>,
-    /// Where these belong.
+    /// The network that the sockets belong to.
     pub outer: Outer,
 }
 
-/// What a gateway has from the one before it.
+/// What a gateway inherits from the previous one.
 #[derive(Default)]
 pub(crate) struct Inheritance {
-    /// Its TUN device, and what that can do.
+    /// Its TUN device, with its offloads.
     pub tun: Option<(OwnedFd, TunOffloads)>,
     /// Its sockets.
     pub sockets: BTreeMap<Need, OwnedFd>,
-    /// Where these belong.
+    /// The network that the sockets belong to.
     pub outer: Outer,
 }
 
 impl Inheritance {
-    /// Descriptors with what they are; nothing where the two do not go together.
+    /// Matches descriptors with what they stand for; nothing if the two do not match.
     pub(crate) fn of(parting: Parting, descriptors: Vec<OwnedFd>) -> Self {
         let count = usize::from(parting.tun.is_some()) + parting.sockets.len();
         if parting.format != FORMAT || descriptors.len() != count {
@@ -162,7 +162,7 @@ pub(crate) fn send(stream: &UnixStream, descriptors: &[OwnedFd]) -> io::Result<(
     Ok(())
 }
 
-/// The first byte of an answer, with the descriptors that came along.
+/// Reads the first byte of an answer, with the descriptors sent along.
 pub(crate) fn receive(stream: &UnixStream) -> io::Result<(u8, Vec<OwnedFd>)> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut room);

@@ -1,6 +1,6 @@
 //! Local time, for dumps and events that people read.
 
-/// How many seconds local time was ahead of universal time, `seconds` after the Unix epoch.
+/// By how many seconds local time was ahead of UTC, `seconds` after the Unix epoch.
 pub(crate) fn utc_offset(seconds: u64) -> i64 {
     let Ok(time) = libc::time_t::try_from(seconds) else {
         return 0;

@@ -1,4 +1,4 @@
-//! `esplanade`: the gateway, and everything that talks to it.
+//! `esplanade`: the gateway, and the commands that use it.
 
 use std::process::ExitCode;
 

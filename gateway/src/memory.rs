@@ -1,4 +1,4 @@
-//! The heap of the programs: whatever is freed is zeroed first, and what may hold keys lies in locked pages.
+//! The heap of the programs: freed memory is zeroed first, and memory that may hold keys lies in locked pages.
 //!
 //! ```text
 //!   with_keys(|| …)   this thread's allocations ──► one range of pages: never swapped out, dumped, or seen by a child
@@ -6,9 +6,9 @@
 //!   both, when freed                            ──► zeroes, then back to where they came from
 //! ```
 //!
-//! Keys are in many things on their way: the text, its parts, commands, configurations, round keys, answers. All of
-//! that is made by the main thread and by no other, so it is the thread that says where its memory comes from, and no
-//! type has to. Code that only reads a key uses the same reference as before.
+//! Keys are copied into many places: the text, its parts, commands, configurations, round keys, answers. The main
+//! thread alone makes all of these, so a flag of the thread selects where its allocations come from and no type needs
+//! an allocator of its own. Code that only reads a key uses the same reference as before.
 //!
 //! What a call leaves on its stack is zeroed by [`wipe_stack`].
 
@@ -28,15 +28,14 @@ static HEAP: Heap = Heap;
 
 struct Heap;
 
-/// Zeroed memory larger than this, in bytes, is room for packets: it holds no keys, and costs nothing until it is
-/// touched.
+/// Zeroed memory larger than this, in bytes, is for packets: it holds no keys, and uses no memory until it is touched.
 const MAX_KEY_ALLOCATION_BYTES: usize = 64 << 10;
 
-/// From this size on, in bytes, the system's memory is zeroed by giving its pages back: writing would touch every one.
+/// From this size on, in bytes, memory is zeroed by returning its pages to the system: writing would touch every page.
 const MIN_RETURNED_BYTES: usize = 128 << 10;
 
-/// Bytes of stack that are zeroed: a sixteenth of what the main thread has. No function that applies a text calls
-/// itself without end, so its depth does not grow with the text.
+/// Bytes of stack that are zeroed: a sixteenth of the main thread's. No function that applies a text recurses without
+/// bound, so the depth of the stack does not grow with the text.
 const ZEROED_STACK_BYTES: usize = 512 << 10;
 
 thread_local! {
@@ -49,7 +48,7 @@ pub(crate) fn with_keys<R>(work: impl FnOnce() -> R) -> R {
     scope(true, work)
 }
 
-/// Runs `work` inside of [`with_keys`], though none of its allocations will hold keys.
+/// Runs `work` within [`with_keys`] when none of its allocations will hold keys.
 pub(crate) fn without_keys<R>(work: impl FnOnce() -> R) -> R {
     scope(false, work)
 }
@@ -69,12 +68,12 @@ fn scope<R>(with_keys: bool, work: impl FnOnce() -> R) -> R {
 #[inline(never)]
 pub(crate) fn wipe_stack() {
     let mut room = MaybeUninit::<[u8; ZEROED_STACK_BYTES]>::uninit();
-    // SAFETY: the room is ours, and as large as said.
+    // SAFETY: the room is a local variable, and as large as given.
     unsafe { wipe(room.as_mut_ptr().cast(), ZEROED_STACK_BYTES) };
 }
 
-// SAFETY: memory comes from the system's allocator or from `locked`, both of which keep the rules, and goes back to
-// where it came from, which its address tells.
+// SAFETY: memory comes from the system's allocator or from `locked`, both of which fulfil the contract, and is returned
+// to the one that it came from, which its address identifies.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if WITH_KEYS.get()
@@ -100,8 +99,8 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives the memory up, which is as large as it was asked for, and its address tells whose it
-        // is.
+        // SAFETY: the caller gives the memory up; it has the size it was allocated with, and its address identifies the
+        // allocator that it belongs to.
         unsafe {
             if locked::owns(memory) {
                 wipe(memory, layout.size());
@@ -113,7 +112,7 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
-    /// Never in the hands of the system's `realloc`, which would free the old place as it is.
+    /// Never calls the system's `realloc`, which would free the old memory without zeroing it.
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller promises that size and alignment go together.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
@@ -134,7 +133,7 @@ unsafe impl GlobalAlloc for Heap {
 /// Zeroes memory that is never read again, which the compiler could otherwise optimise away.
 ///
 /// # Safety
-/// It must be good for writing so many bytes.
+/// It must be valid for writing so many bytes.
 unsafe fn wipe(memory: *mut u8, len: usize) {
     // SAFETY: the caller's promise; the empty instructions might read the memory, as far as the compiler knows.
     unsafe {
@@ -154,8 +153,8 @@ unsafe fn wipe_or_give_back(memory: *mut u8, len: usize) {
     }
     let before = memory.align_offset(locked::PAGE);
     let pages = (len - before) / locked::PAGE * locked::PAGE;
-    // SAFETY: all three parts lie within what the caller promises; whole pages of private memory read as zeroes
-    // afterwards.
+    // SAFETY: all three parts lie within the memory that the caller promises; whole pages of private memory read as
+    // zeroes afterwards.
     unsafe {
         let (first, rest) = (memory.add(before), memory.add(before + pages));
         if libc::madvise(first.cast(), pages, libc::MADV_DONTNEED) != 0 {
@@ -176,7 +175,7 @@ mod tests {
         let mut inside = with_keys(|| vec![1u8; 100]);
         assert!(!locked::owns(outside.as_ptr().cast_mut()));
         assert!(locked::owns(inside.as_ptr().cast_mut()));
-        // It grows in place, whichever thread lets it grow.
+        // It grows in place, whichever thread appends.
         inside.extend_from_slice(&[2; 100_000]);
         assert!(locked::owns(inside.as_ptr().cast_mut()));
         assert!(inside[..100].iter().all(|&byte| byte == 1));
@@ -229,7 +228,7 @@ mod tests {
             MIN_RETURNED_BYTES,
             1_000_003,
         ] {
-            // Not given back, so that it can be looked at.
+            // Not freed, so that it can be inspected.
             let mut room = vec![0x5au8; size];
             // SAFETY: the room is that large.
             unsafe { wipe_or_give_back(room.as_mut_ptr(), size) };

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use std::io::{self, Write};
 
-/// Prints to standard output; that the reader has closed it is no failure.
+/// Prints to standard output; a closed pipe is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

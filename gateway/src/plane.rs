@@ -19,7 +19,7 @@ pub(crate) trait Plane {
     fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused>;
 }
 
-/// The first command that a plane does not know, before anything is changed.
+/// Refuses the first command that a plane does not support, before anything is changed.
 pub(crate) fn check(plane: &dyn Plane, commands: &[Command]) -> Result<(), Refused> {
     for (index, command) in commands.iter().enumerate() {
         plane

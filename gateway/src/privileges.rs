@@ -1,5 +1,5 @@
-//! Less power than we were started with: a user of its own, the capabilities that the gateway needs, no way to gain
-//! more, the system calls and the files that it uses, and no core dumps with keys in them.
+//! Reduces the process's privileges: a user of its own, only the capabilities that the gateway needs, no way to gain
+//! more, only the system calls and the files that it uses, and no core dumps with keys in them.
 
 mod files;
 mod system_calls;
@@ -18,9 +18,9 @@ use rustix::thread::{
 };
 use std::io;
 
-/// Keys live in memory; a core dump or another process's debugger must not carry them off.
+/// Keys are in memory: neither a core dump nor another process's debugger may read them.
 pub(crate) fn keep_keys_out_of_core_dumps() {
-    // Neither can fail for a process of our own; if the system is stranger than that, there is nothing to do instead.
+    // Neither call fails for this process itself; if one does, there is no alternative.
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
@@ -29,7 +29,8 @@ pub(crate) fn keep_keys_out_of_core_dumps() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Keys lie in locked pages, of which the system's limit allows few; root may raise it, others as far as they may.
+/// Keys lie in locked pages, which a system limit restricts: raises it without bound for root, to the hard limit for
+/// others.
 pub(crate) fn let_keys_be_locked() {
     let all = Rlimit {
         current: None,
@@ -37,7 +38,7 @@ pub(crate) fn let_keys_be_locked() {
     };
     if setrlimit(Resource::Memlock, all).is_err() {
         let maximum = getrlimit(Resource::Memlock).maximum;
-        // What then cannot be locked is told when it happens.
+        // Memory that cannot be locked because of this limit is reported when that happens.
         let current = maximum;
         let _ = setrlimit(Resource::Memlock, Rlimit { current, maximum });
     }
@@ -48,16 +49,15 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// What this thread, and so every one of a gateway, may do beyond an ordinary user, by the names of `man 7
-/// capabilities`.
+/// The capabilities of this thread, and so of every thread of a gateway, by the names of `man 7 capabilities`.
 pub(crate) fn held() -> Vec<String> {
     let held = capabilities(None).map(|sets| sets.effective);
     let names = held.unwrap_or(CapabilitySet::empty()).iter_names();
     names.map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
-/// What threads need beside the usual to have this priority once the rest is given up: nothing where the system's limit
-/// is high enough or can be made so, which a container's root may not do.
+/// The capability that threads need for this priority once the others are dropped: none if the system's limit is high
+/// enough or can be raised, which root in a container may not be able to do.
 pub(crate) fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
     if priority == Priority::Normal {
         return Ok(CapabilitySet::empty());
@@ -78,8 +78,8 @@ pub(crate) fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
     }
 }
 
-/// Gives up everything else, and the system calls that no gateway makes. Called before threads are started, which then
-/// have no more than this one.
+/// Drops all other capabilities, and blocks the system calls that no gateway makes. Called before threads are started,
+/// which inherit these limits.
 pub(crate) fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()> {
     let held = capabilities(None)?.permitted;
     let kept = held & (NEEDED | also);
@@ -98,7 +98,7 @@ pub(crate) fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()>
     Ok(())
 }
 
-/// Gives up all files but these.
+/// Gives up access to all files but these.
 pub(crate) fn hold_to(places: AllowedFiles, warn: &Warn) {
     if let Err(why) = places.hold_to() {
         warn(&format!(

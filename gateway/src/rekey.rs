@@ -7,8 +7,8 @@
 //!   done      ──► nothing arrived on the old SAs for some seconds: they are deleted
 //! ```
 //!
-//! Each peer goes its way alone (`course`); what a text asks for is found out before anything changes (`plan`). A peer
-//! that is never heard stays with the old keys.
+//! Each peer is handled on its own (`course`); what a text requests is determined before anything changes (`plan`). A
+//! peer from which nothing is heard stays with the old keys.
 
 mod course;
 mod plan;
@@ -21,7 +21,7 @@ use ipsec::sa::{Sa, SaConfig, SaId};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What an association is named by in a command.
+/// The name of an association in a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SaReference {
     /// Destination, protocol, SPI.
@@ -38,14 +38,14 @@ impl SaReference {
         }
     }
 
-    /// The association, if there is one of this name.
+    /// The association of this name, if there is one.
     pub(crate) fn find<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Sa> {
         let found = snapshot.find(&self.id).map(|place| snapshot.sa(place))?;
         (found.config.source == self.source).then_some(found)
     }
 }
 
-/// The same configuration, to be sent by or not.
+/// The same configuration, on standby or not.
 fn standing_by(config: &SaConfig, is_standby: bool) -> Arc<SaConfig> {
     Arc::new(SaConfig {
         is_standby,

@@ -1,4 +1,4 @@
-//! `esplanade reload` and SIGHUP: the running gateway is given what its file says now, and only the difference changes.
+//! `esplanade reload` and SIGHUP: the running gateway reads its file again and applies only the difference.
 //!
 //! ```text
 //!   text ──► commands ──► what a new start would have ─┐
@@ -6,8 +6,8 @@
 //!            what the gateway has ─────────────────────┘
 //! ```
 //!
-//! Associations that the file has unchanged are not touched. Of those with other options the numbers stay; with other
-//! keys an association is another one.
+//! Associations that are unchanged in the file are not touched. Those with other options keep their sequence numbers;
+//! with other keys an association is replaced.
 
 use crate::apply::{blame, parse, warnings};
 use crate::control::SetkeyText;
@@ -26,9 +26,9 @@ pub(crate) struct Changes {
     pub added: usize,
     /// Associations with other options.
     pub updated: usize,
-    /// Associations that the file has no more, or with other keys.
+    /// Associations that are no longer in the file, or that have other keys there.
     pub deleted: usize,
-    /// Policies that came or went.
+    /// Policies that were added or deleted.
     pub policies: usize,
 }
 
@@ -42,7 +42,8 @@ impl std::fmt::Display for Changes {
     }
 }
 
-/// Has the plane be what the text says. On any mistake nothing has changed and all mistakes are in the message.
+/// Replaces the plane's configuration by that of the text. On any mistake nothing has changed and all mistakes are in
+/// the message.
 pub(crate) fn reload(
     plane: &mut dyn Plane,
     request: &SetkeyText,
@@ -62,14 +63,14 @@ pub(crate) fn reload(
     Ok((changes, warnings(&lowered, request)))
 }
 
-/// A text, what a new start by it would have, and what a plane has.
+/// A text, the databases that a new start with it would have, and those of a plane.
 pub(crate) struct Comparison {
     pub lowered: Lowered,
     pub wanted: Databases,
     pub present: Databases,
 }
 
-/// Reads a text and tries it; changes nothing. On any mistake all mistakes are in the message.
+/// Reads a text and applies it in memory; changes nothing. On any mistake all mistakes are in the message.
 pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Comparison, String> {
     let lowered = parse(request)?;
     let mut target = Recorder::default();
@@ -84,7 +85,7 @@ pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Com
     })
 }
 
-/// What a plane has, in the order in which it was added.
+/// The associations and policies of a plane, in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct Databases {
     pub sas: Vec<Arc<SaConfig>>,
@@ -114,7 +115,8 @@ fn difference(present: &Databases, wanted: &Databases) -> (Vec<Command>, Changes
     changes.deleted = gone.len();
     let policies = policies(&present.policies, &wanted.policies);
     changes.policies = policies.len();
-    // A policy is never without its association where the file has one: what goes, goes last.
+    // A policy is never without its association if the file has one: associations that are no longer in the file are
+    // deleted last.
     let late = gone.iter().filter(|id| !wanted.has(id));
     let early = gone.iter().filter(|id| wanted.has(id));
     let delete = |config: &&Arc<SaConfig>| Command::DeleteSa {
@@ -129,13 +131,13 @@ fn difference(present: &Databases, wanted: &Databases) -> (Vec<Command>, Changes
 }
 
 impl Databases {
-    /// Whether it has one of this name.
+    /// Whether there is an association of this name.
     pub(crate) fn has(&self, config: &Arc<SaConfig>) -> bool {
         self.sas.iter().any(|wanted| wanted.id == config.id)
     }
 }
 
-/// Those that go, and what makes the others as they are wanted.
+/// The associations to delete, and the commands that add or change the others.
 fn associations<'a>(
     present: &'a Databases,
     wanted: &Databases,
@@ -166,7 +168,7 @@ fn associations<'a>(
     (gone, commands)
 }
 
-/// Whether a configuration asks for nothing new: that its keys were fresh is of the past.
+/// Whether two configurations are equal, without regard to whether their keys were marked as fresh.
 pub(crate) fn is_same(old: &SaConfig, new: &SaConfig) -> bool {
     let key_is_fresh = old.key_is_fresh;
     let new = SaConfig {
@@ -176,7 +178,7 @@ pub(crate) fn is_same(old: &SaConfig, new: &SaConfig) -> bool {
     *old == new
 }
 
-/// Those that stay keep their place. Where the order is another one, all are made anew at once.
+/// Unchanged policies keep their place. If the order differs, all of them are deleted and added again in one step.
 pub(crate) fn policies(present: &[Arc<Policy>], wanted: &[Arc<Policy>]) -> Vec<Command> {
     let stay: Vec<_> = present
         .iter()

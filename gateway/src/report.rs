@@ -1,4 +1,4 @@
-//! From the engine's own numbers to what `status`, `drops`, `events` and `explain` tell.
+//! From the data plane's counters to the content of `status`, `drops`, `events` and `explain`.
 
 use crate::control::Explain;
 use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
@@ -77,7 +77,7 @@ pub(crate) fn traffic(
     }
 }
 
-/// Both directions' manner of working for `status`.
+/// How both directions work, for `status`.
 pub(crate) fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
     let told = |(direction, report): (&str, LaneReport)| LaneStatus {
         direction: direction.to_owned(),
@@ -117,7 +117,7 @@ pub(crate) fn drops(
         .iter()
         .partition(|(name, ..)| REFUSED.contains(name));
     let refused = refused.iter().filter(|(_, packets, _)| *packets > 0);
-    // As our own drops are: these are opened packets, dropped for us behind the device.
+    // Counted with the engine's drops: these are decrypted packets that the kernel dropped behind the device.
     reasons.extend(refused.map(|(name, packets, _)| (name.replace('_', "-"), *packets)));
     Drops {
         total: reasons.values().sum(),
@@ -179,7 +179,7 @@ pub(crate) fn peak_memory() -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// What is different between two moments.
+/// The differences between two snapshots, as events.
 pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     let mut changes = Vec::new();
     let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
@@ -197,7 +197,7 @@ pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
         }
     }
     let gone = before.sas().filter(|sa| !kept.contains_key(&sa.config.id));
-    // First what went, then what came: an association deleted and added again is told in that order.
+    // Deletions first, then additions: an association deleted and added again is reported in that order.
     let mut all: Vec<_> = gone
         .map(|sa| What::SaDeleted(SaName::of(&sa.config)))
         .collect();
@@ -215,8 +215,8 @@ pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     all
 }
 
-/// Where a change has made one association carry what another of another kind could carry too: a sentence for each such
-/// pair.
+/// Where a change has made one association carry traffic that another of a different kind could carry too: a sentence
+/// for each such pair.
 pub(crate) fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let ids = |snapshot: &Snapshot, index: SaIndex| snapshot.sa(index).config.id;
     let known: HashSet<_> = before
@@ -239,7 +239,7 @@ pub(crate) fn rivals(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     news.map(sentence).collect()
 }
 
-/// An association with what tells it from another between the same ends.
+/// An association with what distinguishes it from another between the same ends.
 fn kind_of(config: &SaConfig) -> String {
     let encapsulation = config.encapsulation.map_or_else(
         || "native".to_owned(),

@@ -1,16 +1,16 @@
-//! What the kernel has to do so that protected traffic meets the engine, and nothing passes beside it.
+//! What is configured in the kernel so that protected traffic reaches the data plane and none is sent unencrypted.
 //!
 //! ```text
-//!   SPD ──► Plan ──┬─► firewall   drop rules in a table of our own (nft): nothing protected passes in clear
-//!                  ├─► rules      `ip rule`s: protected traffic looks into our own routing table
-//!                  └─► routes     our table: the TUN device, with an MTU per destination; else "unreachable"
+//!   SPD ──► Plan ──┬─► firewall   drop rules in a separate nftables table: no protected traffic leaves unencrypted
+//!                  ├─► rules      `ip rule`s: protected traffic is looked up in the gateway's routing table
+//!                  └─► routes     that table: the TUN device, with an MTU per destination; else "unreachable"
 //! ```
 //!
-//! The order is the safety (fail closed): firewall first, then "unreachable", then rules, the TUN device last. All of
-//! it stays when the gateway stops or dies, until `esplanade down`; the `record` beside the control socket says what
-//! is ours, so that a later `run` or `down` finds it.
+//! The order of installation makes it fail closed: the firewall first, then "unreachable" routes, then rules, and the
+//! route to the TUN device last. All of it stays when the gateway stops or dies, until `esplanade down`; the `record`
+//! beside the control socket lists what the gateway has installed, so that a later `run` or `down` finds it.
 //!
-//! No loop: packets we send carry a mark and leave by the first rule, straight to the main table.
+//! Outer packets do not loop: they carry a mark, and the first routing rule sends marked packets to the main table.
 
 pub(crate) mod barrier;
 pub(crate) mod combined_plan;

@@ -8,8 +8,8 @@
 //!                       └─ notices ─► main thread: control socket, signals, a tick per second
 //! ```
 //!
-//! Everything that can fail is tried before anything is changed, and what a failed start has changed it takes back. The
-//! main thread is the only writer of the databases, so none of this needs a lock.
+//! Everything that can fail is tried before anything is changed, and a failed start undoes its changes. The main thread
+//! is the only writer of the databases, so they need no lock.
 
 mod devices;
 mod forward;
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), Failure> {
     begin(options, prepare(options)?, Inheritance::default())
 }
 
-/// What can be known before anything is touched, and before another gateway gives way.
+/// What is read and checked before anything is changed, and before another gateway is stopped.
 struct Prepared {
     site: Site,
     warnings: Warnings,
@@ -81,7 +81,7 @@ fn prepare(options: &RunOptions) -> Result<Prepared, Failure> {
     let file = KeyFile::new(&options.setkey, &chosen.user)?;
     let text = memory::with_keys(|| {
         let text = file.read(&warnings.warn())?;
-        // Mistakes in the file are told before anything is touched.
+        // Mistakes in the file are reported before anything is changed.
         apply::parse(&text).map_err(Failure::new)?;
         Ok(text)
     })?;
@@ -169,7 +169,7 @@ fn check(options: &RunOptions) -> Result<(), Failure> {
     }
 }
 
-/// The one that is asked for, if one is.
+/// The folder of `--state` or `ESPLANADE_STATE`, if given.
 fn state_folder(options: &RunOptions) -> Option<PathBuf> {
     let environment = || std::env::var_os("ESPLANADE_STATE").map(PathBuf::from);
     options.state.clone().or_else(environment)

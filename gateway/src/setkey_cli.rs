@@ -34,10 +34,10 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
 
-/// How often `-lD` looks.
+/// The interval at which `-lD` repeats.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Does what the options ask for; messages go to `err`.
+/// Runs what the options request; messages go to `err`.
 pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let mut session = Session {
         arguments,
@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
     }
 }
 
-/// A file for a gateway that is to be what it says.
+/// The file that holds a gateway's whole configuration.
 pub(crate) fn text_of(path: &Path) -> Result<SetkeyText, String> {
     let name = path.display().to_string();
     let text = read(Some(path)).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -80,11 +80,11 @@ struct Session<'a> {
     err: &'a mut dyn Write,
 }
 
-/// Nothing, or what to tell the user before leaving with 1.
+/// Nothing, or the error message to print before exiting with status 1.
 type Outcome = Result<(), String>;
 
 impl Session<'_> {
-    /// The whole way of one text; no path stands for standard input.
+    /// Reads and applies one text; without a path, standard input.
     fn obey_file(&mut self, path: Option<&Path>) -> Outcome {
         let name = path.map_or_else(
             || "standard input".to_owned(),
@@ -94,8 +94,8 @@ impl Session<'_> {
         self.obey_text(name, text)
     }
 
-    /// Standard input, statement by statement as it comes. An error ends it, except on a terminal, where the user can
-    /// do better.
+    /// Applies standard input statement by statement as it is read. An error ends it, except on a terminal, where the
+    /// user can correct it.
     fn obey_typed(&mut self) -> Outcome {
         let name = "standard input";
         let patient = io::stdin().is_terminal();
@@ -146,14 +146,14 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What only `-v` wants to know.
+    /// Prints a message if `-v` was given.
     fn tell(&mut self, message: &str) {
         if self.arguments.verbose {
             let _ = writeln!(self.err, "setkey: {message}");
         }
     }
 
-    /// Finds every mistake before anything is sent, and tells what is unwise.
+    /// Finds every mistake before anything is sent, and prints warnings about risky settings.
     fn check(&mut self, name: &str, text: &[u8]) -> Result<Lowered, String> {
         let forwarding = if self.arguments.kernel_semantics {
             Forwarding::AsWritten
@@ -189,7 +189,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sends a text and shows the answer; warnings whose sentence is `known` were shown before.
+    /// Sends a text and prints the answer; warnings whose sentence is `known` were printed before.
     fn send(&mut self, name: String, text: Zeroizing<Vec<u8>>, known: &[&str]) -> Outcome {
         let text = SetkeyText {
             name,
@@ -226,7 +226,7 @@ impl Session<'_> {
         }
     }
 
-    /// The same for the kernel's own IPsec; the warnings of a text were shown when it was checked.
+    /// The same for the kernel's own IPsec; the warnings of a text were printed when it was checked.
     fn tell_kernel(&mut self, text: &SetkeyText) -> Outcome {
         let mut plane = XfrmPlane::open().map_err(|why| format!("setkey: {why}"))?;
         let obeyed = apply(&mut plane, text, now())?;
@@ -265,7 +265,7 @@ impl Session<'_> {
         Client::connect(&path).map_err(|why: NoAnswer| format!("setkey: {why}"))
     }
 
-    /// A reader that has gone away is no error.
+    /// Prints text; a closed pipe is no error.
     fn show(&mut self, text: &str) -> Outcome {
         let written = self
             .out
@@ -280,7 +280,7 @@ impl Session<'_> {
     }
 }
 
-/// One event; `-xx` leaves its time as it is, `-H` the whole of it.
+/// One event as text; `-xx` prints its time as a number, `-H` the event as JSON.
 fn event_line(event: &Event, arguments: &Arguments) -> String {
     if arguments.hexadecimal {
         return serde_json::to_string(event).unwrap_or_default();
@@ -295,7 +295,7 @@ fn event_line(event: &Event, arguments: &Arguments) -> String {
     }
 }
 
-/// Whether a text says that nothing behind it is to be read.
+/// Whether a text contains `exit`, after which nothing is read.
 fn has_exit(text: &[u8]) -> bool {
     let is_exit = |statement: &Statement| matches!(statement, Statement::Exit);
     let file = parse(text).file;
@@ -304,7 +304,7 @@ fn has_exit(text: &[u8]) -> bool {
         .any(|statement| is_exit(&statement.node))
 }
 
-/// The whole of a file or of standard input, in memory that is zeroed.
+/// Reads a whole file or standard input, into memory that is zeroed when it is freed.
 fn read(path: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut source: Box<dyn Read> = match path {
         Some(path) => Box::new(File::open(path)?),
@@ -325,7 +325,7 @@ fn read(path: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// The gateway looks up no names: a text that has some is sent as the addresses they stand for.
+/// The gateway resolves no names: a text with names is sent with the addresses they stand for.
 fn without_names(text: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, Vec<Problem>> {
     let file = parse(&text).file;
     let resolved = resolve(&file, &mut SystemNames)?;

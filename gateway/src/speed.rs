@@ -1,8 +1,8 @@
-//! `esplanade speed`: how fast this machine is, suite by suite, as `openssl speed` tells it: the ciphers, or the whole
-//! engine around them.
+//! `esplanade speed`: how fast this machine is, suite by suite, in the manner of `openssl speed`: the ciphers alone, or
+//! the whole data plane.
 //!
-//! Everything is in memory: no device is touched. What is compared takes turns, so that a change of the machine's mood
-//! meets both, and a ratio is printed with the interval that its turns leave open.
+//! Everything is in memory: no device is touched. The candidates compared take turns, so that a change of the machine's
+//! speed affects all of them, and a ratio is printed with the confidence interval of its turns.
 //!
 //! ```text
 //!   suites × directions × sizes ──► case ──┬─► keys, byte ranges ──► turns: kernels │ library │ … ──► row

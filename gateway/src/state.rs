@@ -6,7 +6,7 @@
 //!   its own thread, 20 times a second ──► round ──────────────────────────────────────────┘
 //! ```
 //!
-//! Everything is opened before privileges are given up. From then on the file is only read about (`fstat`), written
+//! Everything is opened before privileges are dropped. From then on the file is only queried (`fstat`), written
 //! (`pwrite64`) and synced (`fdatasync`) by its descriptor; no path is opened any more.
 
 mod boot_record;
@@ -37,7 +37,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long what was received may be unwritten. With the writing itself, it is to be less than 100 ms.
+/// How long received sequence numbers may be unwritten. Together with the write it must be less than 100 ms.
 const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether numbers are kept.
@@ -60,13 +60,13 @@ pub(crate) struct Keeping {
 
 struct Shared {
     keeper: Mutex<Keeper<File>>,
-    /// What others call the file.
+    /// The file's name, for messages.
     place: String,
     trouble: Mutex<Option<String>>,
     is_over: Mutex<bool>,
     bell: Condvar,
     warn: Warn,
-    /// The file's lock goes with this.
+    /// Dropping this releases the file's lock.
     _lock: File,
 }
 
@@ -75,8 +75,8 @@ struct Shared {
 pub(crate) struct Pending(Recalled);
 
 impl Numbers {
-    /// Before a change is published: changed associations go on where their keys were left, with numbers reserved for
-    /// them.
+    /// Before a change is published: gives changed associations the stored numbers of their keys, and reserves numbers
+    /// for them.
     pub(crate) fn recall(
         &self,
         commands: &[Command],
@@ -104,7 +104,7 @@ impl Numbers {
         }
     }
 
-    /// After a change is published, or was given up: then with what is there still, and nothing pending.
+    /// After a change was published; or after it was given up, with the present snapshot and nothing pending.
     pub(crate) fn follow(&self, snapshot: &Snapshot, pending: &Pending) {
         if let Self::Kept(keeping) = self {
             let follow = || {
@@ -117,7 +117,7 @@ impl Numbers {
         }
     }
 
-    /// Begins to write what changes by itself. Called once privileges are given up.
+    /// Starts the thread that writes numbers as they change. Called once privileges are dropped.
     pub(crate) fn start(&mut self) -> io::Result<()> {
         if let Self::Kept(keeping) = self {
             let shared = Arc::clone(&keeping.shared);
@@ -127,7 +127,7 @@ impl Numbers {
         Ok(())
     }
 
-    /// The last writing. No packet may be on its way any more.
+    /// The last write. No packet may be in flight any more.
     pub(crate) fn finish(&mut self) {
         if let Self::Kept(keeping) = self {
             keeping.stop();
@@ -136,7 +136,7 @@ impl Numbers {
         }
     }
 
-    /// Where numbers are kept, or why not, in words.
+    /// Where numbers are kept, or why not, as text.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Unasked => String::new(),
@@ -148,12 +148,12 @@ impl Numbers {
         }
     }
 
-    /// Whether another process of the same keys goes on from them.
+    /// Whether another process with the same keys can continue from the stored numbers.
     pub(crate) fn are_kept(&self) -> bool {
         matches!(self, Self::Kept(keeping) if keeping.shared.trouble().is_none())
     }
 
-    /// What tells a later start in this boot which state was used last.
+    /// The record by which a later start in this boot recognises the state that was used last.
     pub(crate) fn boot_record(&self) -> Option<BootRecord> {
         match self {
             Self::Kept(keeping) => Some(BootRecord::of(&keeping.shared.keeper())),
@@ -182,7 +182,7 @@ impl Keeping {
         *lock(&self.shared.is_over) = true;
         self.shared.bell.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It ends by itself; had it panicked, what is reserved counts as used.
+            // The thread ends by itself; if it panicked, all reserved numbers count as used.
             let _ = thread.join();
         }
     }
@@ -202,7 +202,7 @@ impl Shared {
     ) -> Result<Pending, (SaId, String)> {
         let mut keeper = self.keeper();
         let salt = keeper.salt().to_vec();
-        // Keys are looked at here alone.
+        // Only this step reads keys.
         let names: Vec<_> = changed
             .iter()
             .map(|sa| key_fingerprint::key_fingerprint(&sa.config, &salt))
@@ -264,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// Told when it begins and when it ends.
+    /// Reports when writing begins to fail and when it works again.
     fn mind(&self, outcome: io::Result<()>) {
         let trouble = outcome.err().map(|error| error.to_string());
         let before = std::mem::replace(&mut *self.trouble(), trouble.clone());
@@ -292,7 +292,7 @@ impl Shared {
     }
 }
 
-/// A thread that panicked has left whole records: what is reserved is written before it is used.
+/// A thread that panicked has left complete records: a reservation is written before it is used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -304,7 +304,7 @@ fn moment() -> Moment {
     }
 }
 
-/// Associations that are not what they were.
+/// Associations that have changed.
 fn changed<'a>(
     before: &'a Snapshot,
     after: &'a Snapshot,
@@ -317,7 +317,7 @@ fn changed<'a>(
     })
 }
 
-/// The command that has made an association what it is.
+/// The command that has changed an association last.
 fn place_of(commands: &[Command], id: &SaId) -> usize {
     let makes = |command: &Command| match command {
         Command::AddSa(config) | Command::UpdateSa(config) => config.id == *id,

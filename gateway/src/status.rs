@@ -7,13 +7,13 @@ use crate::events::SaName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is up and what it carries.
+/// The gateway's settings, state and traffic.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Status {
-    /// What keeps protected traffic from passing in clear.
+    /// What keeps protected traffic from passing unencrypted.
     #[serde(default)]
     pub barriers: Vec<BarrierStatus>,
-    /// What other programs have taken away of it.
+    /// What other programs have removed of these.
     #[serde(default)]
     pub restorations: Restorations,
     /// The gateway's version.
@@ -23,7 +23,7 @@ pub(crate) struct Status {
     /// Its user, by number and, where it has one, by name.
     #[serde(default)]
     pub user: String,
-    /// What it may do beyond an ordinary user.
+    /// Its capabilities.
     #[serde(default)]
     pub capabilities: Vec<String>,
     /// Seconds since it started.
@@ -41,7 +41,7 @@ pub(crate) struct Status {
     pub mark: u32,
     /// Threads that transform at the moment beside the two that read; 0 is inline.
     pub workers: usize,
-    /// How many of them were asked for: `auto` or a number.
+    /// How many of them were requested: `auto` or a number.
     #[serde(default)]
     pub workers_asked: String,
     /// How each direction works, and why.
@@ -53,24 +53,24 @@ pub(crate) struct Status {
     /// Batches after which a reading thread yields the CPU; 0: never.
     #[serde(default)]
     pub poll_budget: u32,
-    /// What was asked for threads with nothing to do: `sleep`, `adaptive:µs` or `busy[:µs]`.
+    /// The requested mode of idle threads: `sleep`, `adaptive:µs` or `busy[:µs]`.
     #[serde(default)]
     pub wake: String,
-    /// How the threads that carry packets stand among all others: `normal` or `realtime`.
+    /// The scheduling class of the threads that carry packets: `normal` or `realtime`.
     #[serde(default)]
     pub priority: String,
-    /// Which way was asked for native ESP: `raw`, `packet`, `xdp` or `auto`; what came of it is told with the sockets.
+    /// The requested I/O for native ESP: `raw`, `packet`, `xdp` or `auto`; the result is shown with the sockets.
     #[serde(default)]
     pub native_io: String,
-    /// How batches are read and waited for, in words.
+    /// How batches are read and waited for, as text.
     #[serde(default)]
     pub polling: String,
-    /// Whether rules go away with the gateway.
+    /// Whether the rules are removed when the gateway stops.
     pub fail_open: bool,
     /// Devices of associations with one of their own.
     #[serde(default)]
     pub interfaces: Vec<InterfaceStatus>,
-    /// New keys that are on their way in.
+    /// The rekey under way, if any.
     #[serde(default)]
     pub rekey: Option<RekeyStatus>,
     /// Outer path MTUs that were learnt in the last ten minutes.
@@ -83,21 +83,21 @@ pub(crate) struct Status {
     pub sockets: Vec<String>,
     /// What start-up probes of offloads found.
     pub offloads: Vec<String>,
-    /// From the plaintext to the protected side.
+    /// Traffic from the plaintext to the protected side.
     pub outbound: Traffic,
-    /// From the protected to the plaintext side.
+    /// Traffic from the protected to the plaintext side.
     pub inbound: Traffic,
     /// Every association.
     pub associations: Vec<SaStatus>,
-    /// Every policy, in the order in which they are asked.
+    /// Every policy, in the order in which they are matched.
     pub policies: Vec<PolicyStatus>,
     /// Packets dropped by the engine, all reasons together.
     pub dropped: u64,
-    /// Clear packets that the kernel dropped for us.
+    /// Unencrypted packets that the gateway's rules in the kernel dropped.
     pub clear_dropped: u64,
     /// The most memory the process has held, in bytes.
     pub peak_memory_bytes: u64,
-    /// What one should know.
+    /// Warnings.
     pub warnings: Vec<String>,
 }
 
@@ -108,52 +108,52 @@ pub(crate) struct RekeyStatus {
     pub file: String,
     /// Seconds since it began.
     pub seconds: u64,
-    /// How far each peer is.
+    /// The progress of each peer.
     pub peers: Vec<RekeyPeer>,
 }
 
-/// How far one peer is.
+/// The progress of one peer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct RekeyPeer {
     /// Its address.
     pub peer: std::net::IpAddr,
-    /// By which keys is sent to it, and what is waited for.
+    /// Which keys are used for sending to it, and what the rekey waits for.
     pub state: String,
 }
 
-/// One thing that keeps protected traffic from passing in clear.
+/// One barrier that keeps protected traffic from passing unencrypted.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct BarrierStatus {
     /// Its name.
     pub name: String,
-    /// Whether it stands in the kernel as it should, at this moment.
+    /// Whether it is complete in the kernel at this moment.
     pub holds: bool,
     /// What is wrong with it otherwise.
     pub faults: Vec<String>,
-    /// What it does not see even where it holds.
+    /// Which traffic it does not cover even when it is complete.
     #[serde(default)]
     pub gaps: Option<String>,
 }
 
-/// What other programs have taken away of ours.
+/// What other programs have removed of the gateway's rules, filters and devices.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Restorations {
-    /// How often something was put back.
+    /// How often something was restored.
     pub times: u64,
     /// How long ago that was last.
     pub seconds_ago: Option<u64>,
     /// What it was.
     pub last: Option<String>,
-    /// What is missing and could not be put back.
+    /// What is missing and could not be restored.
     pub missing: Option<String>,
-    /// Whether so much was taken away that it comes back once a second only.
+    /// Whether so much was removed that restoration is limited to once a second.
     pub held_back: bool,
 }
 
-/// What went one way since the start.
+/// The traffic of one direction since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Traffic {
-    /// Packets delivered, segments counted singly.
+    /// Packets delivered; segments are counted one by one.
     pub packets: u64,
     /// Their bytes, as inner packets.
     pub bytes: u64,
@@ -180,13 +180,13 @@ pub(crate) struct LaneStatus {
     pub workers: usize,
     /// The share of the last tenth of a second in which its reading thread had something to do: 0 to 1.
     pub busy: f64,
-    /// Processor time of a packet for what must be done in order, in nanoseconds; 0 until it was measured.
+    /// Processor time per packet of serial work, in nanoseconds; 0 until it was measured.
     pub serial_ns: f64,
-    /// Processor time of a packet for what any thread may do, in nanoseconds; 0 until it was measured.
+    /// Processor time per packet of work that any thread may do, in nanoseconds; 0 until it was measured.
     pub transform_ns: f64,
-    /// What waking a worker costs the reading thread, in nanoseconds; 0 until it was done.
+    /// What it costs the reading thread to wake a worker, in nanoseconds; 0 until it was measured.
     pub call_ns: f64,
-    /// Why it works so.
+    /// The reason for this mode.
     pub why: String,
 }
 
@@ -222,19 +222,19 @@ pub(crate) struct SaStatus {
     pub suite: String,
     /// UDP ports of encapsulation, source and destination.
     pub encapsulation: Option<(u16, u16)>,
-    /// Where its packets come from, if that is another address or port than it says.
+    /// The source of its packets, if that is an address or port other than the configured one.
     #[serde(default)]
     pub moved_to: Option<std::net::SocketAddr>,
     /// The younger association that carries what this one could, if the two differ in algorithms or encapsulation.
     #[serde(default)]
     pub carried_by: Option<SaName>,
-    /// Whether nothing is sent by it while a rekey is under way.
+    /// Whether it is on standby: nothing is sent with it while a rekey is under way.
     #[serde(default)]
     pub stands_by: bool,
     /// The device that it serves, if policies do not use it.
     #[serde(default)]
     pub interface: Option<String>,
-    /// The number that ties it to policies.
+    /// The request ID that ties it to policies.
     pub reqid: u32,
     /// `larval`, `mature`, `dying` or `dead`.
     pub phase: String,
@@ -252,7 +252,7 @@ pub(crate) struct SaStatus {
     pub created: u64,
     /// Seconds since the Unix epoch, 0 for never.
     pub last_used: u64,
-    /// Packets dropped on its account, by reason.
+    /// Packets dropped for this association, by reason.
     pub drops: BTreeMap<String, u64>,
     /// The largest packet its tunnel takes.
     pub mtu: Option<u32>,
@@ -271,7 +271,7 @@ pub(crate) struct PolicyStatus {
     pub action: String,
     /// Over how many associations flows are spread at most; 1 where they are not.
     pub spread: u8,
-    /// Higher goes first.
+    /// Higher values take precedence.
     pub priority: i64,
     /// Seconds since the Unix epoch.
     pub created: u64,
@@ -288,7 +288,7 @@ pub(crate) struct Drops {
     pub reasons: BTreeMap<String, u64>,
     /// By association and reason.
     pub associations: Vec<SaDrops>,
-    /// Clear packets that the kernel dropped for us: about to leave, to arrive, to pass.
+    /// Unencrypted packets that the gateway's rules in the kernel dropped: on output, input and forwarding.
     pub clear: BTreeMap<String, u64>,
 }
 

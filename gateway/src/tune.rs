@@ -1,5 +1,5 @@
-//! `esplanade tune`: the settings of the host that studies and peers name, what they are, what they should be, and what
-//! that was worth here.
+//! `esplanade tune`: the settings of the host that matter to throughput and latency: their current and recommended
+//! values, and the gain measured on this machine.
 //!
 //! ```text
 //!   table (pure) ──► rows ◄── host: /proc/sys, /sys, ethtool          show: the rows
@@ -8,7 +8,7 @@
 //!   apply: rows ──► state file (old values, first of all) ──► host    revert: state file ──► host
 //! ```
 //!
-//! Nothing is changed that cannot be put back, and no value that another program has set since is overwritten.
+//! Nothing is changed that cannot be restored, and no value that another program has set since is overwritten.
 
 mod change;
 mod gain;
@@ -121,7 +121,7 @@ struct Revert {
     json: bool,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(options: &TuneOptions) -> Result<(), Failure> {
     let host = Machine::this();
     match &options.task {
@@ -134,7 +134,7 @@ pub(crate) fn run(options: &TuneOptions) -> Result<(), Failure> {
 fn shown(host: &Machine, show: &Show) -> Result<String, Failure> {
     let devices = show.devices.chosen(host)?;
     let gains = Gains::find(show.from.as_deref(), &here(host)).map_err(Failure::new)?;
-    // Who may not read it is not told what was before; everything else is still worth showing.
+    // Without permission to read the state file, the earlier values are left out; everything else is still shown.
     let mut state = State::load(&show.memory.state, &boot(host)).unwrap_or_default();
     let scope = show.devices.scope(host, &devices);
     let report = Report {
@@ -181,7 +181,7 @@ fn reverted(host: &Machine, revert: &Revert) -> Result<Vec<Outcome>, Failure> {
     Ok(outcomes)
 }
 
-/// Prints each outcome; a failure if any was one.
+/// Prints each outcome; fails if any of them failed.
 fn told(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
     match json {
         true => print(&(serde_json::to_string_pretty(outcomes).map_err(Failure::new)? + "\n"))?,
@@ -223,7 +223,7 @@ impl Devices {
     }
 }
 
-/// Names of settings, all of which exist.
+/// Checks that all names are those of settings.
 fn known(names: &[String]) -> Result<Vec<&'static str>, Failure> {
     let find = |name: &String| match table::find(name) {
         Some(setting) => Ok(setting.name),
@@ -261,7 +261,7 @@ fn of_names(mut rows: Vec<Row>, names: &[&str]) -> Result<Vec<Row>, Failure> {
     refusal.map_or(Ok(rows), |refusal| Err(Failure::new(refusal)))
 }
 
-/// Tells one start of the machine from the next.
+/// Identifies the boot.
 fn boot(host: &dyn Host) -> String {
     value(host, "/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
@@ -273,7 +273,7 @@ fn here(host: &dyn Host) -> Here {
         (key.trim() == "model name").then(|| value.trim().to_owned())
     });
     Here {
-        // What the lab writes where the kernel does not say.
+        // The lab writes the same word where the kernel does not name the processor.
         processor: name.unwrap_or_else(|| "unknown".to_owned()),
         kernel: value(host, "/proc/sys/kernel/osrelease").unwrap_or_default(),
     }

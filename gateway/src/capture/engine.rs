@@ -1,4 +1,4 @@
-//! The gateway's own pumps with one packet in them at a time, so that each drop can be laid at a packet's door; where
+//! The gateway's own pumps with one packet in them at a time, so that each drop can be attributed to its packet; where
 //! packets share payloads (RFC 9347), a few at a time.
 
 mod queues;
@@ -26,25 +26,25 @@ use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The most bytes of an IP packet: a capture has no path.
+/// The largest IP packet, in bytes: a capture has no path MTU.
 const MAX_PACKET_BYTES: usize = 65_535;
 
 /// Packets that share payloads where an association aggregates.
 const PACKETS_PER_AGGFRAG_BATCH: usize = 16;
 
-/// Where ESP in UDP is looked for without being told (RFC 3948).
+/// The UDP port on which ESP is expected by default (RFC 3948).
 const ESP_PORT: u16 = 4500;
 
-/// A capture's packets on their way through the engine.
+/// The engine for one capture.
 pub(super) struct Engine {
     pump: Pump,
     queues: Arc<Mutex<PacketQueues>>,
     counters: Arc<Counters>,
     snapshot: Arc<Snapshot>,
-    /// The number of the device into which everything was routed that no policy protects; 0 for none.
+    /// The number of the device that unmatched packets were routed into; 0 for none.
     device: u32,
     fragments: Reassembler,
-    /// The latest time seen: captures merged by hand may go back.
+    /// The latest time seen: in captures merged by hand times may go backwards.
     now: u64,
     held: Vec<u64>,
     /// How many packets are offered in one batch.
@@ -58,8 +58,8 @@ enum Pump {
     Seal(Box<OutboundPump>),
 }
 
-/// A packet is either none of ours, or one to carry: from the device of this number, 0 where policies or associations
-/// name it.
+/// What happens to a packet: it passes unchanged, is processed or is dropped. The number is that of the device that it
+/// is routed into, 0 where policies or associations select it.
 enum Classification {
     PassBy,
     Carry(u32),
@@ -67,8 +67,8 @@ enum Classification {
 }
 
 impl Engine {
-    /// An engine over the databases of `snapshot`; what no policy protects was routed into the device of this number,
-    /// unless it is 0. With a seed its IVs are always the same.
+    /// An engine with the databases of `snapshot`; packets that no policy matches were routed into the device of this
+    /// number, unless it is 0. With a seed its IVs are always the same.
     pub(super) fn new(
         operation: Operation,
         (snapshot, device): (Arc<Snapshot>, u32),
@@ -131,7 +131,7 @@ impl Engine {
         })
     }
 
-    /// What becomes of one packet; its fate is entered into `report`.
+    /// Processes one packet, and records the outcome in `report`.
     pub(super) fn process(
         &mut self,
         packet: &[u8],
@@ -154,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// What is left over at the end: packets that waited for others, and those of which a fragment never came.
+    /// Finishes: packets that waited for others, and packets of which a fragment is missing.
     pub(super) fn finish(&mut self, report: &mut Report) -> io::Result<Vec<Vec<u8>>> {
         if let Pump::Open(_) = self.pump {
             std::thread::sleep(self.patience());
@@ -171,7 +171,7 @@ impl Engine {
     fn patience(&self) -> Duration {
         let aggfrags = self.snapshot.sas().filter_map(|sa| sa.config.aggfrag);
         let longest = aggfrags.map(|aggfrag| aggfrag.reorder_timeout_ms).max();
-        // The clock that is waited for moves in steps of a few milliseconds.
+        // The clock in use advances in steps of a few milliseconds.
         longest.map_or(Duration::ZERO, |patience| {
             Duration::from_millis(u64::from(patience) + 20)
         })
@@ -196,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// What waits together was routed into the same device.
+    /// Packets of one batch were routed into the same device.
     fn carry(
         &mut self,
         packet: &[u8],
@@ -223,7 +223,7 @@ impl Engine {
         Ok(carried)
     }
 
-    /// Everything that waits goes through the pump.
+    /// Runs all waiting packets through the pump.
     fn work(&mut self, report: &mut Report) -> io::Result<Vec<Vec<u8>>> {
         let before = self.counters.read();
         while self.step()? > 0 || !self.queues().waiting.is_empty() {}
@@ -231,13 +231,13 @@ impl Engine {
         Ok(take(&mut self.queues().carried))
     }
 
-    /// Whether a packet is named by an association (to open) or by a policy that protects (to seal).
+    /// Whether an association (to open) or a policy that protects (to seal) selects the packet.
     fn classify(&self, packet: &[u8]) -> Classification {
         match self.pump {
             Pump::Seal(_) => match Outline::read(packet) {
                 Err(reason) => Classification::Drop(reason),
                 Ok(outline) => match self.snapshot.outbound(&outline) {
-                    // The gateway's rules ask policies before routes.
+                    // The gateway's rules match policies before routes.
                     Decision::Bypass | Decision::Drop(Dropped::NoPolicy) if self.device != 0 => {
                         Classification::Carry(self.device)
                     }
@@ -299,7 +299,7 @@ fn ivs(seed: Option<u64>) -> io::Result<IvSource> {
 }
 
 impl Report {
-    /// What the counters say became of one packet.
+    /// Records what happened to one packet, from the counters before and after it.
     fn enter(&mut self, number: u64, before: &PacketCounts, after: &PacketCounts) {
         self.carry(after.packets - before.packets);
         for reason in Dropped::ALL {

@@ -1,7 +1,7 @@
 //! Capture files: pcap and pcapng in, packet by packet; pcap of raw IP packets out.
 //!
-//! Only the outer structure of blocks is `pcap-file`'s; lengths, link types and time resolutions are judged here, so
-//! that every fault is named with the number of its packet, counted from 1 as Wireshark does.
+//! `pcap-file` reads only the outer structure of blocks. Lengths, link types and time resolutions are checked here, so
+//! that every fault is reported with the number of its packet, counted from 1 as in Wireshark.
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -35,9 +35,9 @@ pub(crate) enum Fault {
     Truncated(u64),
     /// The file's structure is broken at this packet.
     Corrupt(u64, String),
-    /// The capture program kept only so many of so many bytes of this packet.
+    /// The capture program stored only the first so many of so many bytes of this packet.
     Snapped(u64, usize, usize),
-    /// This packet begins with a link header that is not known here.
+    /// This packet begins with a link header of an unsupported type.
     Link(u64, u32),
     /// The system could not read the file.
     Io(io::Error),
@@ -84,7 +84,7 @@ enum Form<R: Read> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Looks at the first bytes and takes the file for what it is.
+    /// Determines the file's format from its first bytes.
     pub(crate) fn new(mut file: R) -> Result<Self, Fault> {
         let mut magic = Vec::new();
         file.by_ref()
@@ -206,7 +206,7 @@ impl Fields<'_> {
     }
 }
 
-/// Ticks are microseconds unless the interface says otherwise: 10^-n, or 2^-n with the highest bit set.
+/// Ticks are microseconds unless the interface has an `if_tsresol` option: 10^-n, or 2^-n with the highest bit set.
 fn time(ticks: u64, options: &[InterfaceDescriptionOption<'_>]) -> Duration {
     let resolution = options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
@@ -282,7 +282,7 @@ impl Writer {
 
     /// Adds a packet.
     pub(crate) fn add(&mut self, time: Duration, packet: &[u8]) -> io::Result<()> {
-        // The format's seconds end in 2106; a stranger time is as good as any.
+        // The format's 32-bit seconds end in 2106; a later time wraps around.
         let time = Duration::new(time.as_secs() & u64::from(u32::MAX), time.subsec_nanos());
         let len = packet.len() as u32;
         let Some(inner) = &mut self.inner else {
@@ -306,7 +306,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Gone already if it was finished; otherwise the error has no receiver.
+        // The draft no longer exists if the file was finished; otherwise an error cannot be reported here.
         let _ = std::fs::remove_file(&self.draft);
     }
 }

@@ -1,4 +1,4 @@
-//! The way from a captured frame to its IP packet: Ethernet with VLAN tags, raw IP, Linux cooked v1 and v2, loopback.
+//! Finds the IP packet in a captured frame: Ethernet with VLAN tags, raw IP, Linux cooked v1 and v2, loopback.
 
 /// Where the IP packet begins in a frame, or why there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,14 +9,14 @@ pub(crate) enum FrameContent {
     Other,
     /// The frame is shorter than its own headers.
     Short,
-    /// The link type is not known here.
+    /// The link type is not supported.
     Unknown,
 }
 
 /// BSD loopback: a family word in the byte order of the machine that captured.
 const NULL: u32 = 0;
 const ETHERNET: u32 = 1;
-/// Raw IP as two systems' own numbers, and as the registry has it.
+/// Raw IP: the numbers of two systems, and the registered one.
 const RAW: [u32; 3] = [12, 14, 101];
 const LINUX_SLL: u32 = 113;
 const RAW_IPV4: u32 = 228;
@@ -36,10 +36,10 @@ pub(crate) fn content(link: u32, frame: &[u8]) -> FrameContent {
     }
 }
 
-/// `at` is where the type stands and `next` where the payload begins; each VLAN tag moves both by four bytes.
+/// `at` is the offset of the type and `next` that of the payload; each VLAN tag moves both by four bytes.
 fn by_ether_type(frame: &[u8], at: usize, next: usize) -> FrameContent {
     let (mut at, mut next) = (at, next);
-    // Two tags are usual at most (802.1ad); more than eight is no frame of this world.
+    // At most two tags are usual (802.1ad); a frame with more than eight is malformed.
     for _ in 0..8 {
         let Some(&[high, low]) = frame.get(at..at + 2) else {
             return FrameContent::Short;

@@ -1,14 +1,14 @@
-//! What became of a capture's packets, for people.
+//! The results of a capture's packets, as a report.
 
 use super::operation::Operation;
 use ipsec::Dropped;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How many packet numbers are named for each reason.
+/// How many packet numbers are listed for each reason.
 const MAX_LISTED_PACKETS: usize = 8;
 
-/// What became of every packet.
+/// The result for every packet.
 #[derive(Default)]
 pub(super) struct Report {
     carried: u64,
@@ -17,12 +17,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Packets that were carried.
+    /// Packets that were processed.
     pub(super) fn carry(&mut self, packets: u64) {
         self.carried += packets;
     }
 
-    /// A packet that is none of ours.
+    /// A packet that no association or policy applies to.
     pub(super) fn pass_by(&mut self, _number: u64) {
         self.passed_by += 1;
     }
@@ -36,7 +36,7 @@ impl Report {
         }
     }
 
-    /// A fragment whose packet never became whole.
+    /// A fragment of a packet that stayed incomplete.
     pub(super) fn note_fragment(&mut self, number: u64) {
         self.drop(number, Dropped::Fragment, 1);
     }
@@ -46,18 +46,18 @@ impl Report {
         self.drops.values().map(|(count, _)| count).sum()
     }
 
-    /// Those of them that were meant to arrive: dummy packets (RFC 4303 2.6) are not.
+    /// Dropped packets without dummy packets (RFC 4303 2.6), which are always discarded.
     pub(super) fn lost(&self) -> u64 {
         let dummies = self.drops.get(&Dropped::Dummy);
         self.dropped() - dummies.map_or(0, |(count, _)| *count)
     }
 
-    /// All packets that an association or policy named.
+    /// All packets that an association or policy selected.
     pub(super) fn named(&self) -> u64 {
         self.carried + self.dropped()
     }
 
-    /// Whether everything that was named was carried.
+    /// Whether all selected packets were processed.
     pub(super) fn is_complete(&self) -> bool {
         self.lost() == 0
     }

@@ -1,5 +1,5 @@
-//! Which device the packets of a capture were routed into (`-o interface=`), and at which end: a capture has no routes
-//! and no addresses of its own.
+//! Which device the packets of a capture were routed into (`-o interface=`), and at which end of its tunnel: a capture
+//! has no routes and no local addresses.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -20,7 +20,7 @@ pub(super) struct Routed {
 }
 
 impl Routed {
-    /// The number of the device, 0 for none; `database` then knows from which end packets leave.
+    /// The number of the device, 0 for none. Also sets in `database` which end packets leave from.
     pub(super) fn device(&self, database: &mut Database) -> Result<u32, Failure> {
         let Some(name) = self.name(&database.snapshot())? else {
             return Ok(0);
@@ -48,7 +48,7 @@ impl Routed {
             ))),
             (None, 1) => Ok(names.first().map(|name| (*name).to_owned())),
             (None, 0) => Ok(None),
-            // Policies may be all that is meant.
+            // The policies alone may be sufficient.
             (None, _) if snapshot.policies(Direction::Out).next().is_some() => Ok(None),
             (None, _) => Err(Failure::new(format!(
                 "the associations name {}: choose with --interface which one the packets were routed into",

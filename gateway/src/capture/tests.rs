@@ -52,7 +52,7 @@ pub(super) fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
     writer.into_writer()
 }
 
-/// A folder of its own that is gone afterwards.
+/// A folder of its own, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -72,7 +72,7 @@ impl Drop for Folder {
     }
 }
 
-/// The whole way from file to file; what stands in OUT, and what the report says.
+/// Processes a whole capture file; returns the content of OUT and the report.
 pub(super) fn go(
     file: &[u8],
     text: &str,
@@ -136,7 +136,7 @@ fn what_was_sealed_opens_to_the_same_bytes() {
 const AH: &str =
     "-A hmac-sha2-256 0x000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f";
 
-/// AH alone, which hides nothing, in either mode; then bundles, of the first study and of the third.
+/// AH alone, which does not encrypt, in either mode; then nested SAs, of the first study and of the third.
 fn layered() -> [String; 4] {
     let nets = "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec";
     let hosts = "spdadd 10.1.0.2 10.2.0.2 any -P out ipsec";
@@ -201,7 +201,7 @@ fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
     );
     let (report, mut sealed) = go(&capture(&[inner(99)]), &text, Operation::Seal);
     assert!(report.unwrap().is_complete());
-    // As a NAT on the way would have it: another source address and port.
+    // As after a NAT on the path: another source address and port.
     sealed[0][12..16].copy_from_slice(&[203, 0, 113, 7]);
     sealed[0][20..22].copy_from_slice(&61_000u16.to_be_bytes());
     ipsec::wire::ip::v4::finish_checksum(&mut sealed[0]);
@@ -290,7 +290,7 @@ fn what_no_association_is_named_for_is_passed_over() {
 fn outer_fragments_are_joined_before_they_are_opened() {
     let (_, sealed) = go(&capture(&[inner(1400)]), &tunnel(), Operation::Seal);
     let mut outer = sealed[0].clone();
-    // DF off, as a router that fragments would have found it.
+    // DF off, so that a router may fragment.
     outer[6] &= !0x40;
     outer[10..12].fill(0);
     let sum = ipsec::wire::checksum::over(&[&outer[..20]]);

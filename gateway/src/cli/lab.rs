@@ -1,4 +1,5 @@
-//! `esplanade lab …` runs `esplanade-lab …`, as git runs its programs: from beside ourselves, or from the PATH.
+//! `esplanade lab …` runs `esplanade-lab …`, as git runs its commands: from this program's own folder, or from the
+//! PATH.
 
 use crate::failure::Failure;
 use std::ffi::OsString;
@@ -9,7 +10,7 @@ use std::process::Command;
 
 const NAME: &str = "esplanade-lab";
 
-/// Becomes the lab; returns only if there is none.
+/// Replaces this process by `esplanade-lab`; returns only if that fails.
 pub(super) fn exec(arguments: &[OsString]) -> Result<(), Failure> {
     let mut error = None;
     for program in candidates() {

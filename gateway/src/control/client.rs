@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long a gateway may take from its last word to the end of its process.
+/// How long a gateway's process may take to end after its last answer.
 const PROCESS_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a gateway, good for one request.
 pub(crate) struct Client {
     stream: UnixStream,
     path: PathBuf,
-    /// Becomes readable once the gateway's process has ended; absent where the kernel cannot tell.
+    /// Becomes readable once the gateway's process has ended; `None` where the kernel does not support that.
     process: Option<OwnedFd>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum NoAnswer {
     Forbidden(PathBuf),
     /// A process of this user, who is neither root nor us nor the gateways', listens there.
     Stranger(PathBuf, u32),
-    /// It has stopped, but its process does not end.
+    /// The gateway has stopped, but its process does not end.
     Lingers(PathBuf),
     /// The connection broke.
     Broken(PathBuf, io::Error),
@@ -93,10 +93,10 @@ impl Client {
             ErrorKind::PermissionDenied => NoAnswer::Forbidden(path.to_owned()),
             _ => NoAnswer::Broken(path.to_owned(), error),
         })?;
-        // SAFETY: any bits are numbers.
+        // SAFETY: every bit pattern is a valid value of these integers.
         let peer = unsafe { option::<libc::ucred>(&stream, libc::SO_PEERCRED) };
         let peer = peer.map_err(|error| NoAnswer::Broken(path.to_owned(), error))?;
-        // A user who could create a socket there would be sent keys.
+        // Otherwise any user who can create a socket there would receive keys.
         if !User::is_trusted(peer.uid) {
             return Err(NoAnswer::Stranger(path.to_owned(), peer.uid));
         }
@@ -109,7 +109,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends the request, and waits for the answer.
     pub(crate) fn ask(mut self, request: &Request) -> Result<Answer, NoAnswer> {
         self.send(request)?;
         let path = self.path.clone();
@@ -123,7 +123,7 @@ impl Client {
         }
     }
 
-    /// Asks for the end, and answers when the gateway's process is no more.
+    /// Requests the gateway's end, and returns when its process has ended.
     pub(crate) fn ask_to_end(mut self, request: &Request) -> Result<Answer, NoAnswer> {
         let (process, path) = (self.process.take(), self.path.clone());
         let answer = self.ask(request)?;
@@ -134,7 +134,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Asks for the end and for descriptors, and answers when the gateway's process is no more.
+    /// Requests the gateway's end and its descriptors, and returns when its process has ended.
     pub(crate) fn ask_to_leave(
         mut self,
         request: &Request,
@@ -154,7 +154,8 @@ impl Client {
         Ok((answer, descriptors))
     }
 
-    /// Asks, and hands over every line of the answer until the gateway stops or `line` says no.
+    /// Sends the request and passes every line of the answer to `line`, until the gateway stops or `line` returns
+    /// false.
     pub(crate) fn follow(
         mut self,
         request: &Request,
@@ -206,10 +207,10 @@ fn wait_for_end(process: &OwnedFd, path: &Path) -> Result<(), NoAnswer> {
     }
 }
 
-/// A descriptor of the process at the other end. Asked of the socket it cannot be another process that has got its
-/// number (Linux 6.5), nor one of a container that has no number here.
+/// A descriptor of the process at the other end. The one that the socket provides (Linux 6.5) cannot be that of another
+/// process that has reused the number, and also works for a process in a container, which has no number here.
 fn process(stream: &UnixStream, pid: i32) -> Option<OwnedFd> {
-    // SAFETY: any bits are a number.
+    // SAFETY: every bit pattern is a valid integer.
     let raw = unsafe { option::<libc::c_int>(stream, libc::SO_PEERPIDFD) };
     if let Ok(raw @ 0..) = raw {
         // SAFETY: the descriptor is new and not used elsewhere.
@@ -221,7 +222,7 @@ fn process(stream: &UnixStream, pid: i32) -> Option<OwnedFd> {
 /// An option of the socket.
 ///
 /// # Safety
-/// Any bits must be a `T`, zeroes among them.
+/// Every bit pattern must be a valid `T`, zeroes included.
 unsafe fn option<T>(stream: &UnixStream, name: libc::c_int) -> io::Result<T> {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
@@ -233,6 +234,6 @@ unsafe fn option<T>(stream: &UnixStream, name: libc::c_int) -> io::Result<T> {
     if outcome != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the caller vouches for whatever bits these are.
+    // SAFETY: the caller guarantees that every bit pattern is valid.
     Ok(unsafe { value.assume_init() })
 }

@@ -1,5 +1,5 @@
-//! A folder of ours, opened once and checked: that of the control socket, with the lock and the record of its gateway,
-//! and in the same way that of the numbers that are kept across restarts (`state`).
+//! A folder of the gateway, opened once and checked: the folder of the control socket, with the lock and the record of
+//! its gateway, or the folder of the numbers that are kept across restarts (`state`).
 //!
 //! ```text
 //!   /run/esplanade/              owned by the gateway or root; no other user may write there
@@ -8,8 +8,8 @@
 //!       control.sock.state       0600: what is ours in the kernel
 //! ```
 //!
-//! However the path leads there, by links or by folders of others, what counts is the folder that was reached. From
-//! then on all is done through its descriptor, with names that hold no slash and are never followed as links.
+//! The checks apply to the folder that the path leads to, whatever links or folders of other users lie on the way. All
+//! later accesses use its descriptor, with names that contain no slash and are never followed as links.
 
 mod error;
 mod made;
@@ -30,10 +30,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read from there, in bytes: a record has some hundred.
+/// The largest file that is read from the folder, in bytes: a record has a few hundred.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What chooses another folder for the control socket.
+/// The option that selects another folder for the control socket.
 const CONTROL: &str = "--control";
 
 /// The place of one control socket. Cheap to share by reference; holds one descriptor.
@@ -45,7 +45,7 @@ pub(crate) struct Folder {
     made: Vec<PathBuf>,
     /// The option that chooses another one.
     option: &'static str,
-    /// Who may own it beside root and us: the user that this process is about to be.
+    /// Who may own it beside root and the current user: the user that this process is about to become.
     heir: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ impl Folder {
         Self::make_for(socket, CONTROL, None)
     }
 
-    /// The same for a process that is about to be another user, if it is, whose folder it may be already.
+    /// The same for a process that may be about to become another user, who may own the folder already.
     pub(crate) fn make_as(socket: &Path, heir: Option<&User>) -> Result<Self, BadFolder> {
         Self::make_for(socket, CONTROL, heir)
     }
@@ -116,7 +116,7 @@ impl Folder {
         &self.socket
     }
 
-    /// Takes the lock of this socket. It goes with the file that is returned.
+    /// Takes the lock of this socket. It is released when the returned file is dropped.
     pub(crate) fn lock(&self) -> Result<File, BadFolder> {
         let place = self.place("lock");
         loop {
@@ -132,7 +132,7 @@ impl Folder {
                 Err(Errno::WOULDBLOCK) => return Err(BadFolder::Locked(place)),
                 Err(error) => return Err(self.io("lock", error)),
             }
-            // A lock file that was removed in between locks out no other process.
+            // A lock on a file that was removed meanwhile excludes no other process.
             let named = statat(
                 &self.descriptor,
                 self.file("lock"),
@@ -144,7 +144,7 @@ impl Folder {
         }
     }
 
-    /// What a file of this socket holds, if there is one.
+    /// The content of a file of this socket, if there is one.
     pub(crate) fn read(&self, kind: &str) -> Result<Option<Vec<u8>>, BadFolder> {
         let file = match self.open_file(kind, OFlags::RDONLY, Mode::empty()) {
             Err(BadFolder::Absent(_)) => return Ok(None),
@@ -156,12 +156,12 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// Puts a file of this socket there, whole or not at all.
+    /// Writes a file of this socket atomically.
     pub(crate) fn write(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
         self.put(kind, bytes, |_| Ok(()))
     }
 
-    /// As [`Folder::write`], and it is still there when the power fails a moment later.
+    /// As [`Folder::write`], and the file survives a power failure afterwards.
     pub(crate) fn write_durably(&self, kind: &str, bytes: &[u8]) -> Result<(), BadFolder> {
         self.put(kind, bytes, File::sync_all)?;
         rustix::fs::fsync(&self.descriptor).map_err(|error| self.io(kind, error))
@@ -179,7 +179,7 @@ impl Folder {
         let mut file = self.open_file(&draft, flags, Mode::RUSR | Mode::WUSR)?;
         let written = file.write_all(bytes).and_then(|()| finish(&file));
         written.map_err(|error| {
-            // Half a draft is of no use to anybody.
+            // A draft that is written in part is removed.
             let _ = self.remove(&draft);
             BadFolder::Io(self.place(&draft), error)
         })?;
@@ -195,7 +195,7 @@ impl Folder {
         }
     }
 
-    /// Takes a file of this socket away, if there is one.
+    /// Removes a file of this socket, if there is one.
     pub(crate) fn remove(&self, kind: &str) -> Result<(), BadFolder> {
         match unlinkat(&self.descriptor, self.file(kind), AtFlags::empty()) {
             Err(error) if error != Errno::NOENT => Err(self.io(kind, error)),
@@ -203,7 +203,7 @@ impl Folder {
         }
     }
 
-    /// What stands where the socket belongs, if anything does.
+    /// What exists at the socket's path, if anything.
     pub(crate) fn socket_there(&self) -> io::Result<Option<Stat>> {
         match statat(&self.descriptor, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(None),
@@ -211,19 +211,19 @@ impl Folder {
         }
     }
 
-    /// Takes the socket away.
+    /// Removes the socket.
     pub(crate) fn remove_socket(&self) -> io::Result<()> {
         Ok(unlinkat(&self.descriptor, &self.name, AtFlags::empty())?)
     }
 
-    /// Takes away what was made for a gateway that did not come up: its lock, while that is held, and its folder.
+    /// Removes what was made for a gateway that did not start: its lock file, while the lock is held, and its folder.
     pub(crate) fn undo(&self) {
         if !self.made.is_empty() && self.remove("lock").is_ok() {
             remove_empty(&self.made);
         }
     }
 
-    /// What a gateway must still reach for this: the folder, and what a failed start takes away.
+    /// The paths that a running gateway must still reach: the folder, and those that a failed start removes.
     pub(crate) fn places(&self) -> io::Result<AllowedFiles> {
         let mut places = AllowedFiles::of_every_gateway();
         places.keep_files_in(self.descriptor.as_fd())?;
@@ -233,13 +233,13 @@ impl Folder {
         Ok(places)
     }
 
-    /// One component, no link, nothing beyond the folder; `openat2` where the kernel has it (5.6).
+    /// Opens a name of one component inside the folder, following no link; by `openat2` where the kernel has it (5.6).
     fn open_file(&self, kind: &str, flags: OFlags, mode: Mode) -> Result<File, BadFolder> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let name = self.file(kind);
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let opened = match openat2(&self.descriptor, &name, flags, mode, beneath) {
-            // Also what a container's filter says to a call that it does not know.
+            // A container's system call filter answers unknown calls with `PERM`.
             Err(Errno::NOSYS | Errno::PERM) => openat(&self.descriptor, &name, flags, mode),
             opened => opened,
         };

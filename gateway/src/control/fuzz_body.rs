@@ -1,4 +1,4 @@
-//! What a fuzzer calls: any bytes as the line of a client, or of a gateway.
+//! The body of a fuzz target: any bytes as a line of a client, or of a gateway.
 
 use super::message::{Answer, Request};
 use crate::plane::{Plane, Recorder};
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 ///
 /// # Panics
 ///
-/// If a request that is said again is another one, or takes more than a line.
+/// If a request changes when it is serialized again, or takes more than a line.
 pub fn lines(line: &[u8]) {
     drop(serde_json::from_slice::<Answer>(line));
     let Ok(request) = serde_json::from_slice::<Request>(line) else {
@@ -33,7 +33,7 @@ fn said(request: &Request) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(serde_json::to_vec(request).expect("a request can be said"))
 }
 
-/// Something to ask about: a tunnel, and what is let through and kept out beside it.
+/// Databases to query: a tunnel, and policies that bypass and discard.
 fn databases() -> &'static Snapshot {
     const TEXT: &str = "
         add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;

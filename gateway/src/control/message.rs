@@ -1,4 +1,4 @@
-//! What is said over the control socket, one line of JSON each.
+//! The messages of the control socket, one line of JSON each.
 
 use crate::events::Event;
 use crate::handover::Parting;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::IpAddr;
 use zeroize::Zeroizing;
 
-/// What one can ask of a gateway. Has no `Debug`: setkey text holds keys.
+/// Requests to a gateway. Has no `Debug`: setkey text holds keys.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Request {
-    /// Obey setkey text, as a whole or not at all.
+    /// Apply setkey text atomically.
     Setkey(SetkeyText),
-    /// Be what this text says, or the gateway's own file: only the difference changes.
+    /// Replace the configuration by that of this text, or of the gateway's own file: only the difference changes.
     Reload(Option<SetkeyText>),
-    /// New keys beside the old ones, until the peer has them too.
+    /// Install new keys beside the old ones, until the peer has them too.
     Rekey(Rekey),
-    /// What is up and what it carries.
+    /// Report status and traffic.
     Status,
     /// Why packets were dropped.
     Drops,
@@ -29,7 +29,7 @@ pub(crate) enum Request {
     Down,
     /// Stop; the rules stay.
     Stop,
-    /// Stop, for another process that takes the place: the rules stay, whatever the gateway was told.
+    /// Stop, because another process takes over: the rules stay, whatever options this gateway was started with.
     Leave,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct SetkeyText {
     /// The text, any bytes; a `char` stands for a byte, because JSON has no bytes.
     #[serde(serialize_with = "bytes_out", deserialize_with = "bytes_in")]
     pub text: Zeroizing<Vec<u8>>,
-    /// `setkey -k`: policies for `in` do not bring one for `fwd` along.
+    /// `setkey -k`: policies for `in` do not imply one for `fwd`.
     #[serde(default)]
     pub kernel_semantics: bool,
     /// `setkey -n`: check everything, change nothing.
@@ -56,7 +56,7 @@ pub(crate) struct SetkeyText {
     /// `setkey -l`: dumps have one line for each association.
     #[serde(default)]
     pub short: bool,
-    /// The process that asks, for the dump's `pid=`.
+    /// The process ID of the client, for the dump's `pid=`.
     #[serde(default)]
     pub pid: u32,
 }
@@ -64,17 +64,17 @@ pub(crate) struct SetkeyText {
 /// New keys, and how long to wait for what.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Rekey {
-    /// What the gateway should be in the end, or its own file.
+    /// The configuration after the rekey: this text, or the gateway's own file.
     pub text: Option<SetkeyText>,
-    /// Send by the new keys at once.
+    /// Send with the new keys at once.
     #[serde(default)]
     pub now: bool,
-    /// Send by them after so many seconds though the peer was not heard by them.
+    /// Send with them after so many seconds even if no packet from the peer has used them.
     #[serde(default)]
     pub wait: Option<u64>,
     /// Seconds of silence after which the old ones are deleted.
     pub keep: u64,
-    /// Instead of all this: go back where the peer was not heard.
+    /// Abort instead: return to the old keys for each peer that has not used the new ones.
     #[serde(default)]
     pub abort: bool,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Explain {
 pub(crate) enum Answer {
     /// It is done.
     Done,
-    /// It is done; here is what dumps have to say, and what one should know.
+    /// Applied: the output of dumps, and warnings.
     Setkey {
         /// Dumps, in setkey's layout.
         #[serde(serialize_with = "text_out", deserialize_with = "text_in")]

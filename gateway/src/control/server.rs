@@ -1,4 +1,4 @@
-//! The gateway's end: one thread, many clients, none of which can make it wait.
+//! The gateway's end: one thread for many clients, none of which can block it.
 
 mod connection;
 
@@ -18,7 +18,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How many clients are served at once; one more is turned away.
+/// How many clients are served at once; further ones are refused.
 const MAX_CLIENTS: usize = 64;
 
 /// How many of them may listen to events; the other places are kept for requests.
@@ -31,14 +31,14 @@ const MAX_UNSENT_EVENT_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ClientId(u64);
 
-/// Why a socket cannot be ours.
+/// Why the server cannot listen on a socket.
 #[derive(Debug)]
 pub(crate) enum Busy {
-    /// A living gateway holds it.
+    /// A running gateway holds its lock.
     Taken(PathBuf),
-    /// Something that is no socket stands there.
+    /// Something other than a socket exists there.
     NoSocket(PathBuf),
-    /// The folder, or what lies beside the socket, is not to be trusted or cannot be used.
+    /// The folder, or a file beside the socket, is not trusted or cannot be used.
     Folder(BadFolder),
     /// The system refused.
     Io(PathBuf, io::Error),
@@ -70,14 +70,14 @@ impl fmt::Display for Busy {
 
 impl std::error::Error for Busy {}
 
-/// What one wait brought.
+/// What one wait returned.
 #[derive(Default)]
 pub(crate) struct Heard {
     /// Requests, each to be answered by [`Server::answer`].
     pub requests: Vec<(ClientId, Request)>,
 }
 
-/// The listening socket and everyone connected to it.
+/// The listening socket and all connected clients.
 pub(crate) struct Server {
     listener: UnixListener,
     clients: BTreeMap<ClientId, Client>,
@@ -88,8 +88,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Takes the socket of this folder. One that a dead gateway left is replaced; one that a living gateway holds is
-    /// not.
+    /// Binds the socket of this folder. A socket left by a gateway that was killed is replaced; one of a running
+    /// gateway is not.
     pub(crate) fn bind(folder: Folder) -> Result<Self, Busy> {
         let lock = folder.lock().map_err(|error| match error {
             BadFolder::Locked(_) => Busy::Taken(folder.socket().to_owned()),
@@ -108,17 +108,17 @@ impl Server {
         })
     }
 
-    /// The folder, with what lies beside the socket.
+    /// The folder, with the files beside the socket.
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// From now on what was made for the socket stays.
+    /// From now on the files and folders made for the socket are kept.
     pub(crate) fn is_up(&mut self) {
         self.is_up = true;
     }
 
-    /// Waits until a client has sent a request, one of `others` can be read, or the time is over.
+    /// Waits until a client has sent a request, one of `others` can be read, or the time has passed.
     pub(crate) fn wait(&mut self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Heard> {
         self.poll(others, time)?;
         self.accept()?;
@@ -138,7 +138,7 @@ impl Server {
         Ok(heard)
     }
 
-    /// Answers a request. The client is let go once it has taken the answer.
+    /// Answers a request. The connection is closed once the client has read the answer.
     pub(crate) fn answer(&mut self, id: ClientId, answer: &Answer) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.say(answer);
@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// From now on this client hears every event, if there is a place for one more who does.
+    /// From now on this client receives every event, unless there are too many listeners already.
     pub(crate) fn listen(&mut self, id: ClientId) {
         let listeners = self.clients.values().filter(|client| client.listens);
         let is_full = listeners.count() >= MAX_EVENT_LISTENERS;
@@ -170,7 +170,7 @@ impl Server {
         client.deadline = None;
     }
 
-    /// Tells all listeners. One that does not keep up is dropped rather than waited for.
+    /// Sends an event to all listeners. One that reads too slowly is disconnected rather than waited for.
     pub(crate) fn tell(&mut self, answer: &Answer) {
         for client in self.clients.values_mut().filter(|client| client.listens) {
             if client.unsent() > MAX_UNSENT_EVENT_BYTES {
@@ -181,7 +181,7 @@ impl Server {
         }
     }
 
-    /// Gives clients a last chance to take their answers.
+    /// Gives clients a last chance to read their answers.
     pub(crate) fn flush(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while self.clients.values().any(Client::has_to_say) && Instant::now() < end {
@@ -233,7 +233,7 @@ impl Server {
             stream.set_nonblocking(true)?;
             let mut client = Client::new(stream);
             if self.clients.len() >= MAX_CLIENTS {
-                // It goes at once, and so does what it would have asked.
+                // The connection is closed at once, and its request is not read.
                 client.say(&Answer::Refused(format!(
                     "{MAX_CLIENTS} clients are connected already, which is the limit: try again in a moment"
                 )));
@@ -272,7 +272,7 @@ fn clear_stale(folder: &Folder) -> Result<(), Busy> {
     }
 }
 
-/// Binds by the path, which is what others see, and makes sure that it led to the folder that was checked.
+/// Binds by the path, which clients use, and verifies that it led to the folder that was checked.
 fn listen(folder: &Folder) -> io::Result<UnixListener> {
     let before = rustix::process::umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(folder.socket());
@@ -288,7 +288,7 @@ fn listen(folder: &Folder) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Root and our own user; the socket's mode says the same, but a folder may be shared.
+/// Only root and the gateway's own user are trusted. The socket's mode requires the same, but a folder may be shared.
 fn is_trusted(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())

@@ -1,7 +1,7 @@
-//! A range of pages that are locked, left out of core dumps and empty in a child, and what is allocated in it.
+//! A range of pages that are locked, left out of core dumps and empty in a child process, and an allocator in it.
 //!
-//! The range is reserved once, and becomes memory piece by piece as it is needed; it never moves, so an address alone
-//! tells whether something lies there. Any thread may free what another has allocated, which happens seldom: a lock is
+//! The range is reserved once, and becomes memory piece by piece as it is needed. It never moves, so an address alone
+//! shows whether something lies there. Any thread may free what another has allocated; that is rare, so one lock is
 //! enough.
 
 use std::alloc::Layout;
@@ -22,10 +22,10 @@ const RESERVED: usize = 256 << 20;
 /// Bytes of the first piece; later ones are a quarter of what there is.
 const FIRST_LOCKED_BYTES: usize = 256 << 10;
 
-/// Where the range begins; 0 before anybody needed it.
+/// Where the range begins; 0 before the first allocation.
 static START: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the system has refused to lock pages, or to give the range.
+/// Whether the system has refused to lock pages, or to reserve the range.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 static RANGE: Mutex<Range> = Mutex::new(Range {
@@ -39,7 +39,7 @@ struct Range {
     memory: Span,
 }
 
-/// Whether all that was asked for so far lies in locked pages.
+/// Whether all allocations so far lie in locked pages.
 pub(crate) fn is_locked() -> bool {
     !REFUSED.load(Ordering::Relaxed)
 }
@@ -50,7 +50,7 @@ pub(super) fn owns(memory: *const u8) -> bool {
     start != 0 && memory.addr().wrapping_sub(start) < RESERVED
 }
 
-/// Memory in the range, if there can be any more.
+/// Allocates in the range; `None` if there is no more memory.
 pub(super) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     let mut range = RANGE.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -62,7 +62,7 @@ pub(super) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     }
 }
 
-/// Gives memory back.
+/// Frees memory.
 ///
 /// # Safety
 /// It came from [`allocate`] by this layout, and it is not used any more.
@@ -76,7 +76,7 @@ pub(super) unsafe fn free(memory: *mut u8, layout: Layout) {
 }
 
 impl Range {
-    /// Makes so many bytes more of the range memory, with what the allocator needs for itself.
+    /// Turns so many more bytes of the range into memory, plus what the allocator needs for itself.
     fn grow(&mut self, bytes: usize) -> Option<()> {
         let start = reserved()?;
         let used = self.memory.size();
@@ -90,7 +90,7 @@ impl Range {
             return None;
         }
         let begin = start.wrapping_add(used);
-        // SAFETY: the piece lies in the range, which is ours, and is not memory yet.
+        // SAFETY: the piece lies in the reserved range and is not memory yet.
         unsafe { make_memory(begin, piece)? };
         let larger = Span::from_base_size(start, used + piece);
         // SAFETY: all of it is memory now, not used elsewhere, and only ever grows.

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What has to be brought in line with the databases: the kernel's tables, and the sockets that associations need.
+/// The parts that must match the databases: the kernel's tables, and the sockets that associations need.
 pub(crate) trait Kernel {
     /// Whether this association can be served here, or why not.
     fn can_serve(&self, config: &SaConfig) -> Result<(), String>;
@@ -28,7 +28,8 @@ pub(crate) trait Kernel {
         Ok(Vec::new())
     }
 
-    /// Makes drop rules, routes, devices and sockets fit. Refused, the old ones stand again, or everything is closed.
+    /// Updates drop rules, routes, devices and sockets. On an error the old ones are in force again, or everything is
+    /// blocked.
     fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()>;
 }
 
@@ -39,10 +40,10 @@ pub(crate) struct OwnPlane<K> {
     /// Snapshots that are replaced but may still be in use by batches in flight.
     retired: Vec<Arc<Snapshot>>,
     kernel: K,
-    /// Whether the kernel's side could not follow the databases.
+    /// Whether the kernel's side could not be updated to the databases.
     behind: bool,
-    /// Whether any databases have been enforced yet. Before that there is nothing to go back to but what an earlier
-    /// gateway has left closed.
+    /// Whether any databases have been enforced yet. Before that there is nothing to return to except the rules of an
+    /// earlier gateway.
     has_enforced: bool,
     clock: fn() -> u64,
     random: fn() -> u64,
@@ -53,7 +54,7 @@ pub(crate) struct OwnPlane<K> {
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
 
 impl<K: Kernel> OwnPlane<K> {
-    /// An empty plane. `clock` tells seconds since the Unix epoch, `random` unpredictable bits.
+    /// An empty plane. `clock` returns seconds since the Unix epoch, `random` unpredictable bits.
     pub(crate) fn new(kernel: K, clock: fn() -> u64, random: fn() -> u64) -> Self {
         Self {
             database: Database::default(),
@@ -68,7 +69,7 @@ impl<K: Kernel> OwnPlane<K> {
         }
     }
 
-    /// Has numbers kept across restarts from here on.
+    /// Keeps numbers across restarts from now on.
     pub(crate) fn keep(&mut self, numbers: Numbers) {
         self.numbers = numbers;
     }
@@ -78,7 +79,7 @@ impl<K: Kernel> OwnPlane<K> {
         &mut self.numbers
     }
 
-    /// Where the data plane's threads find the snapshot of the moment.
+    /// The current snapshot, as the data plane's threads read it.
     pub(crate) fn published(&self) -> Arc<ArcSwap<Snapshot>> {
         Arc::clone(&self.published)
     }
@@ -93,8 +94,8 @@ impl<K: Kernel> OwnPlane<K> {
         self.database.clone()
     }
 
-    /// Ages associations; those that have ended are out of the databases when this returns, and out of the kernel's
-    /// tables unless these could not follow. Then every tick tries again.
+    /// Ages associations. Expired ones have left the databases when this returns, and the kernel's tables too unless
+    /// these could not be updated; then every tick tries again.
     pub(crate) fn tick(&mut self) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
         let before = self.database.snapshot();
         let events = self.database.tick((self.clock)());
@@ -113,7 +114,7 @@ impl<K: Kernel> OwnPlane<K> {
         (events, followed)
     }
 
-    /// Brings the kernel's side in line again, after addresses or paths have changed.
+    /// Updates the kernel's side after addresses or paths have changed.
     pub(crate) fn refresh(&mut self) -> io::Result<()> {
         let addresses = self.kernel.addresses()?;
         if self.database.set_local_addresses(&addresses) {
@@ -129,8 +130,8 @@ impl<K: Kernel> OwnPlane<K> {
         self.retired.push(self.published.swap(snapshot));
     }
 
-    /// Waits until no batch holds a snapshot from before the last change. Keys are zeroed with the last holder of an
-    /// association, so only now is a delete done; the caller must hold no old snapshot either.
+    /// Waits until no batch holds a snapshot from before the last change. Keys are zeroed when the last reference to an
+    /// association is dropped, so only then is a delete complete; the caller must hold no old snapshot either.
     pub(crate) fn drain(&mut self) {
         let end = Instant::now() + MAX_DRAIN_TIME;
         for old in self.retired.drain(..) {
@@ -166,7 +167,7 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         let before = self.database.snapshot();
         let pending = self.numbers.recall(commands, &before, &after, &addresses)?;
         if let Err(error) = self.kernel.enforce(&after) {
-            // The old tables were accepted before; if they are refused now, the first reason is the one to tell.
+            // The old tables were accepted before. If they are refused now, the first error is still the one to report.
             if self.has_enforced {
                 self.behind = self.kernel.enforce(&self.database.snapshot()).is_err();
             }
@@ -176,7 +177,7 @@ impl<K: Kernel> Plane for OwnPlane<K> {
                 reason: error.to_string(),
             });
         }
-        // Open by now: what the engine does with the new databases is led to it, and nothing else is.
+        // Traffic is let through from here: packets that the new databases cover are led to the engine, and no others.
         (self.behind, self.has_enforced) = (false, true);
         drop(before);
         self.database = draft;

@@ -25,13 +25,13 @@ impl Recorder {
         }
     }
 
-    /// What it was told, in order.
+    /// The commands that it applied, in order.
     #[cfg(test)]
     pub(crate) fn obeyed(&self) -> &[Command] {
         &self.obeyed
     }
 
-    /// What came of it.
+    /// The databases after those commands.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.database.snapshot()

@@ -7,8 +7,8 @@
 //!                  └── nothing has changed ◄───────┘   the changes are undone, newest first
 //! ```
 //!
-//! The kernel has no transactions: between two commands other programs see half of the list. What is undone has its
-//! keys, sequence numbers and counters again.
+//! The kernel has no transactions: between two commands other programs see half of the list. Undoing restores keys,
+//! sequence numbers and counters.
 
 mod association;
 mod dry_run;
@@ -38,7 +38,7 @@ pub(crate) struct XfrmPlane {
 type Outcome<T> = Result<T, Refusal>;
 
 impl XfrmPlane {
-    /// Connects to the kernel, or says why that cannot be.
+    /// Connects to the kernel, or returns why that is impossible.
     pub(crate) fn open() -> Result<Self, String> {
         let kernel = XfrmSocket::open().map_err(|refusal| refusal.to_string())?;
         Ok(Self {
@@ -48,13 +48,13 @@ impl XfrmPlane {
         })
     }
 
-    /// Whether the kernel has an association of this name, and would take its packets before anybody else sees them. In
-    /// doubt it has none: what cannot be asked cannot be there.
+    /// Whether the kernel has an association with this name, and would take its packets before any other program. If
+    /// the query fails, the answer is no: a kernel that cannot be queried has no associations.
     pub(crate) fn owns(&mut self, id: &SaId) -> bool {
         let question = XfrmMessage::GetSa(association::named(id));
         match self.kernel.ask(&ZeroizingMessage::new(question)) {
             Ok(_) => true,
-            // One that cannot be read is there all the same.
+            // An association that cannot be parsed exists all the same.
             Err(refusal) => refusal.errno == libc::EBADMSG,
         }
     }
@@ -142,7 +142,7 @@ impl XfrmPlane {
         }
     }
 
-    /// A reserved SPI takes its keys by an update, whatever the command was; so does a living association.
+    /// A reserved SPI gets its keys by an update, whatever the command was; so does an existing association.
     fn put_sa(&mut self, config: &SaConfig, command: &Command) -> Outcome<Answer> {
         let name = association::named(&config.id);
         let old = self.find(XfrmMessage::GetSa(name.clone()))?;
@@ -274,7 +274,7 @@ impl XfrmPlane {
         }
     }
 
-    /// `unique` without a number leaves the choice to us: one that no policy of the kernel has.
+    /// `unique` without a number: the gateway chooses one that no policy of the kernel has.
     fn with_identifiers(&mut self, policy: &Policy) -> Outcome<Policy> {
         let mut policy = policy.clone();
         let Action::Protect(templates) = &mut policy.action else {
@@ -298,10 +298,10 @@ impl XfrmPlane {
         free.map(Reqid).ok_or(Refusal::of(libc::ENOBUFS))
     }
 
-    /// Changes something, after what was there before has been noted.
+    /// Makes a change, after saving what undoes it.
     fn change(&mut self, message: XfrmMessage, old: Vec<ZeroizingMessage>) -> Outcome<Answer> {
         self.kernel.change(&ZeroizingMessage::new(message))?;
-        // Of several, the oldest comes back first: undoing starts at the end.
+        // Of several, the oldest is restored first: undoing starts at the end of the list.
         self.undo.extend(old.into_iter().rev());
         Ok(Answer::Done)
     }

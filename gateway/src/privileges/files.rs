@@ -2,8 +2,8 @@
 //! keys, the settings of the network, TUN devices, what it reads of itself. Nothing else of the host is opened,
 //! written, made or run, by root either.
 //!
-//! A descriptor that was opened before keeps what it could do. A kernel before 5.13 has no Landlock, and then nothing
-//! here holds.
+//! Descriptors that were opened before keep their rights. Kernels before 5.13 have no Landlock, and nothing is
+//! restricted.
 
 use std::ffi::c_long;
 use std::fs::File;
@@ -30,7 +30,8 @@ mod right {
     pub(super) const IOCTL: u64 = 1 << 15;
 }
 
-/// The rights that each version knows, from the first on; the last one's are those of all later ones.
+/// The rights that each version of Landlock supports, starting with version 1; the last entry holds for all later
+/// versions.
 const KNOWN: [u64; 5] = [
     right::MOVE_BETWEEN - 1,
     right::TRUNCATE - 1,
@@ -64,14 +65,14 @@ struct PathBeneath {
     parent: i32,
 }
 
-/// What may still be reached: each a descriptor of a file, or of a folder with all beneath it, and what may be done
-/// there.
+/// The files that stay accessible: each a descriptor of a file, or of a folder with everything beneath it, and the
+/// rights there.
 #[derive(Default)]
 pub(crate) struct AllowedFiles(Vec<(OwnedFd, u64)>);
 
 impl AllowedFiles {
-    /// What every gateway needs: its own entry in `/proc`, how busy processors are, its control group's limits, the
-    /// network's settings, TUN devices, local time. What a host does not have is left out.
+    /// The files that every gateway needs: its own entry in `/proc`, the load of processors, its control group's
+    /// limits, the network's settings, TUN devices, local time. Files that a host does not have are left out.
     pub(crate) fn of_every_gateway() -> Self {
         let mut places = Self::default();
         let read = right::READ | right::LIST;
@@ -90,7 +91,7 @@ impl AllowedFiles {
         places
     }
 
-    /// Files in a folder are read, written, made, replaced and removed, sockets too.
+    /// Allows files and sockets in a folder to be read, written, made, replaced and removed.
     pub(crate) fn keep_files_in(&mut self, folder: BorrowedFd<'_>) -> io::Result<()> {
         let files = right::READ | right::LIST | right::WRITE | right::TRUNCATE;
         let names = right::REMOVE | right::MAKE_FILE | right::MAKE_SOCKET;
@@ -98,13 +99,13 @@ impl AllowedFiles {
         Ok(())
     }
 
-    /// Files in a folder are read: keys, where they may be read again.
+    /// Allows files in a folder to be read: the keys, for a later reload.
     pub(crate) fn read_files_in(&mut self, folder: BorrowedFd<'_>) -> io::Result<()> {
         self.0.push((folder.try_clone_to_owned()?, right::READ));
         Ok(())
     }
 
-    /// Folders in this one may be removed: those that a start has made, if it fails.
+    /// Allows folders in this one to be removed: those that a failed start has made.
     pub(crate) fn remove_folders_in(&mut self, folder: &Path) {
         self.reach(folder, right::REMOVE_FOLDER);
     }
@@ -116,7 +117,8 @@ impl AllowedFiles {
             .extend(file.map(|file| (OwnedFd::from(file), rights)));
     }
 
-    /// Holds the calling thread, and all that it starts from now on, to these places. Says so where the kernel cannot.
+    /// Restricts the calling thread, and all threads that it starts from now on, to these files. Fails where the kernel
+    /// cannot.
     pub(crate) fn hold_to(self) -> io::Result<()> {
         let version = version()?;
         let place = (version as usize).min(KNOWN.len()).saturating_sub(1);
@@ -129,8 +131,8 @@ impl AllowedFiles {
         let ruleset = create(&handled)?;
         for (file, rights) in self.0 {
             allow(&ruleset, &file, rights & known)?;
-            // Files of /proc are made when they are looked for: were ours let go, the next one of this name would be
-            // another.
+            // Inodes of /proc are created on lookup. If this descriptor were closed, the next lookup of the name would
+            // give another inode, to which the rule does not apply.
             forget(file);
         }
         restrict(&ruleset)
@@ -152,7 +154,7 @@ fn version() -> io::Result<c_long> {
 }
 
 fn create(handled: &Handled) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads as many bytes of the value as the second argument says, all of it.
+    // SAFETY: the kernel reads as many bytes of the value as the second argument gives, which is all of it.
     let ruleset = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -166,7 +168,7 @@ fn create(handled: &Handled) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(ruleset) })
 }
 
-/// A file that is no folder can be given no rights of folders, and is refused with them.
+/// Adds a rule. For a plain file the rights must not include those of folders: the kernel would refuse the rule.
 fn allow(ruleset: &OwnedFd, file: &OwnedFd, rights: u64) -> io::Result<()> {
     let rule = PathBeneath {
         allowed: rights,

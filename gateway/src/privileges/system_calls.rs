@@ -1,15 +1,15 @@
-//! The system calls that a gateway may make once it has started: what it does itself, and what the C library and the
-//! standard library do for it. An intruder finds nothing else.
+//! The system calls that a gateway may make once it has started: its own, and those that the C library and the standard
+//! library make for it. An intruder has no others.
 //!
 //! ```text
-//!   on the list                                 as ever
+//!   on the list                                 allowed
 //!   what only an attacker would want            ends the process: its barriers stay, and nothing is lost but a tunnel
 //!   everything else, and other architectures    "this kernel has no such call" (ENOSYS)
 //! ```
 //!
-//! ENOSYS, not EPERM, because every library has an answer to a kernel that is older than itself: with a C library of
-//! next year a gateway still runs. So `clone3`, whose flags no filter can see, gives way to `clone`, whose flags are
-//! looked at.
+//! ENOSYS, not EPERM, because every library handles kernels that are older than itself: with a future C library a
+//! gateway still runs. So the C library falls back from `clone3`, whose flags no filter can see, to `clone`, whose
+//! flags are checked.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -20,9 +20,9 @@ use std::ffi::{c_int, c_long};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Holds the calling thread, and all that it starts from now on, to the list.
+/// Restricts the calling thread, and all threads that it starts from now on, to the list.
 pub(super) fn hold_to_list() -> Outcome<()> {
-    // The stricter answer of two filters counts. The list comes last: it does not allow a further filter.
+    // The stricter result of two filters applies. The list is installed last, because it does not allow another filter.
     apply(hostile()?, SeccompAction::Allow, SeccompAction::KillProcess)?;
     let elsewhere = SeccompAction::Errno(libc::ENOSYS as u32);
     apply(allowed()?, elsewhere, SeccompAction::Allow)
@@ -52,7 +52,7 @@ fn allowed() -> Outcome<Rules> {
     let thread = (libc::CLONE_THREAD | libc::CLONE_VM) as u64;
     let executable = libc::PROT_EXEC as u64;
     let not_executable = [(2, SeccompCmpOp::MaskedEq(executable), 0)];
-    // The number of this process, so that no other one can be sent a signal.
+    // The ID of this process, so that no other process can be sent a signal.
     let ourselves = u64::from(std::process::id());
     let mut among = |call: c_long, place: u8, values: &[u64]| -> Outcome<()> {
         let one = |value: &u64| rule(&[(place, SeccompCmpOp::Eq, *value)]);
@@ -68,7 +68,7 @@ fn allowed() -> Outcome<Rules> {
         &NAMES_OF_THREADS_AND_MEMORY.map(|one| one as u64),
     )?;
     among(libc::SYS_tgkill, 0, &[ourselves])?;
-    // Limits are read, and none is set.
+    // Limits may be read, but not set.
     among(libc::SYS_prlimit64, 2, &[0])?;
     for (call, conditions) in [
         (
@@ -88,7 +88,8 @@ fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Outcome<SeccompRule> {
     let whole = SeccompCmpArgLen::Qword;
     let half = SeccompCmpArgLen::Dword;
     let one = |(place, how, value): &(u8, SeccompCmpOp, u64)| {
-        // Pointers and flags are compared whole; numbers that the kernel reads as `int` may have anything above.
+        // Pointers and flags are compared in full; for numbers that the kernel reads as `int` the upper half is
+        // ignored.
         let is_int = matches!(how, SeccompCmpOp::Eq) && *value != 0;
         let len = if is_int { half.clone() } else { whole.clone() };
         SeccompCondition::new(*place, len, how.clone(), *value)
@@ -107,10 +108,10 @@ const FAMILIES: [c_int; 6] = [
     libc::AF_XDP,
 ];
 
-/// `NS_GET_USERNS` of `linux/nsfs.h`: by which numbers the network namespace knows users.
+/// `NS_GET_USERNS` of `linux/nsfs.h`: the user namespace that owns the network namespace.
 const OWNER_OF_NAMESPACE: u32 = 0xb701;
 
-/// TUN devices, what is asked of other devices and of the network namespace, and files that do not block.
+/// Requests to TUN devices, to other devices and to the network namespace, and for non-blocking files.
 const REQUESTS: [u32; 18] = [
     OWNER_OF_NAMESPACE,
     libc::TUNSETIFF as u32,
@@ -132,7 +133,7 @@ const REQUESTS: [u32; 18] = [
     libc::FIONREAD as u32,
 ];
 
-/// What the libraries say of themselves, for those who look into a process.
+/// Names that libraries give to threads and memory, for debuggers and /proc.
 const NAMES_OF_THREADS_AND_MEMORY: [c_int; 3] =
     [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
 
@@ -196,8 +197,8 @@ const HOSTILE: &[c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// What packets, the control socket, netlink, state on disk, threads and memory need. Those that carry packets are
-/// asked for by number alone, so that the kernel knows the answer without running the filter.
+/// The calls that packets, the control socket, netlink, state on disk, threads and memory need. The calls of the packet
+/// path are allowed by number alone, so that the kernel can cache the result and skip the filter.
 const ALLOWED: &[c_long] = &[
     // Packets and sockets.
     libc::SYS_accept,
@@ -217,7 +218,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_socketpair,
-    // Files and descriptors. Which files is a matter of Landlock.
+    // Files and descriptors. Landlock restricts which files.
     libc::SYS_close,
     libc::SYS_dup,
     libc::SYS_dup3,
@@ -299,7 +300,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
     libc::SYS_sigaltstack,
-    // What a process may know of itself and the host.
+    // Information about the process itself and the host.
     libc::SYS_capget,
     libc::SYS_getegid,
     libc::SYS_geteuid,
@@ -313,7 +314,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_getrusage,
     libc::SYS_gettid,
     libc::SYS_getuid,
-    // With these a process only ever gives something up.
+    // With these a process can only restrict itself.
     libc::SYS_landlock_add_rule,
     libc::SYS_landlock_create_ruleset,
     libc::SYS_landlock_restrict_self,

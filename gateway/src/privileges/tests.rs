@@ -5,10 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Tells a process that was started for it which of [`CALLS`] it is to make.
+/// Selects which of [`CALLS`] a process that was started for the test makes.
 const CALL: &str = "GATEWAY_TEST_MAKES_THIS_CALL";
 
-/// What becomes of a system call.
+/// The outcome of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Works,
@@ -19,7 +19,7 @@ enum Fate {
 /// A call with up to six numbers; none of them is a pointer to anything.
 fn call(number: c_long, arguments: [c_ulong; 6]) -> Fate {
     let [a, b, c, d, e, f] = arguments;
-    // SAFETY: what this process may still call is refused or harmless with these numbers.
+    // SAFETY: every call that this process may still make is refused or harmless with these arguments.
     match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
         -1 => Fate::Refused(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
         _ => Fate::Works,
@@ -40,7 +40,7 @@ const fn mapping(protection: i32) -> [c_ulong; 6] {
 const NEW_USERS: c_ulong = libc::CLONE_NEWUSER as c_ulong;
 const NO_SUCH_CALL: Fate = Fate::Refused(libc::ENOSYS);
 
-/// A call, its arguments, and what becomes of it.
+/// A call, its arguments, and its outcome.
 const CALLS: &[(&str, c_long, [c_ulong; 6], Fate)] = &[
     ("getpid", libc::SYS_getpid, NONE, Fate::Works),
     (
@@ -245,7 +245,7 @@ fn only_the_places_named_are_reached() {
     let (works, refused) = tried.join().unwrap();
     assert_eq!(works, [true; 8]);
     assert_eq!(refused, [false; 11]);
-    // The same by a thread that is not held back.
+    // The same on a thread without the restriction.
     assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"before");
     assert!(std::fs::read("/etc/passwd").is_ok() && std::fs::read("/proc/1/status").is_ok());
     assert!(std::net::TcpListener::bind("127.0.0.1:0").is_ok());

@@ -1,16 +1,16 @@
-//! Whose process a gateway is: a user of its own, who owns nothing else on the host and whom no other program runs as.
+//! The user that a gateway runs as: a user of its own, who owns nothing else on the host and runs no other program.
 //!
 //! ```text
 //!   started by root       user `esplanade` if the host has one, or that of --user; from before its first socket on
 //!   started by others     that user (a unit with `User=` and `AmbientCapabilities=`)
 //! ```
 //!
-//! The drop rules take a socket's user for the gateway's own (`meta skuid`), and the kernel notes that user when it
-//! makes the socket. So the change comes before all sockets but the control socket's. Capabilities stay until
-//! [`super::drop_to_needed`], for a start still reads and makes what only root may.
+//! The drop rules recognise the gateway's packets by the user of their socket (`meta skuid`), which the kernel records
+//! when the socket is made. So the change comes before all sockets but the control socket's. Capabilities stay until
+//! [`super::drop_to_needed`], because a start still reads and makes things that only root may.
 //!
-//! Names are those of `/etc/passwd` and `/etc/group`: system users stand there, and looking there needs no other
-//! process.
+//! Names are looked up in `/etc/passwd` and `/etc/group`: system users are listed there, and reading them needs no
+//! other process.
 
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, getegid, geteuid, set_dumpable_behavior};
@@ -21,10 +21,10 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The user that packages make for gateways.
+/// The user that the packages create for gateways.
 pub(crate) const DEFAULT: &str = "esplanade";
 
-/// What names another one.
+/// The environment variable that names another one.
 const ENVIRONMENT: &str = "ESPLANADE_USER";
 
 const USERS: &str = "/etc/passwd";
@@ -64,7 +64,7 @@ impl User {
         Self::find(word, &read(USERS), &read(GROUPS))
     }
 
-    /// Whose gateways are where the command line names no user: none if the host has no such user.
+    /// The user of gateways if the command line names none; `None` if the host has no such user.
     pub(crate) fn of_gateways() -> Result<Option<Self>, String> {
         match std::env::var(ENVIRONMENT) {
             Ok(word) => match Self::named(&word) {
@@ -75,12 +75,12 @@ impl User {
         }
     }
 
-    /// Whether what belongs to this user may be believed as if it were ours: root's, our own, and that of gateways.
+    /// Whether files of this user are trusted like the gateway's own: root's, our own, and those of the gateways' user.
     pub(crate) fn is_trusted(uid: u32) -> bool {
         uid == 0 || uid == geteuid().as_raw() || Self::number_of_gateways() == Some(uid)
     }
 
-    /// The user's number alone: a client of a gateway need not know its group.
+    /// The user ID alone: a client of a gateway does not need the group.
     fn number_of_gateways() -> Option<u32> {
         let word = std::env::var(ENVIRONMENT).unwrap_or_else(|_| DEFAULT.to_owned());
         let word = word.split(':').next()?;
@@ -98,7 +98,7 @@ impl User {
         self.gid
     }
 
-    /// Whether this user namespace has the user and its group, and lets groups be changed.
+    /// Whether this user namespace maps the user and its group, and allows groups to be changed.
     pub(crate) fn is_known_here(&self) -> bool {
         let holds = |map: &str, id: u32| {
             read(map).lines().any(|line| {
@@ -162,10 +162,10 @@ impl User {
         })
     }
 
-    /// Makes this process, with all its threads, this user's. It keeps the capabilities that it has.
+    /// Changes this process, with all its threads, to this user. It keeps its capabilities.
     ///
-    /// A process that is this user already keeps its groups where the system lets none be changed: the root of a user
-    /// namespace that an ordinary user made (user_namespaces(7)), or root without CAP_SETGID.
+    /// A process that is this user already keeps its groups where the system does not allow changing them: root of a
+    /// user namespace that an ordinary user made (user_namespaces(7)), or root without CAP_SETGID.
     pub(crate) fn take_over(&self) -> io::Result<()> {
         let present = Self::current();
         let is_another = (self.uid, self.gid) != (present.uid, present.gid);
@@ -190,7 +190,7 @@ impl User {
                 inheritable: held.inheritable,
             },
         )?;
-        // Another user's process may be dumped again where the system is set so.
+        // The change of user may have made the process dumpable again, depending on the system's settings.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         Ok(())
     }
@@ -209,7 +209,7 @@ impl User {
 }
 
 fn read(table: &str) -> String {
-    // A host without one has no names.
+    // A host without the file has no names.
     fs::read_to_string(table).unwrap_or_default()
 }
 
@@ -265,7 +265,7 @@ mod tests {
             ("998:601", (998, 601)),
             ("4711:keys", (4711, 600)),
             ("root", (0, 0)),
-            // Names come first, as everywhere.
+            // Names take precedence over numbers, as in other programs.
             ("1234", (50, 51)),
         ] {
             assert_eq!(found(word), Ok(ids), "{word}");

@@ -1,4 +1,5 @@
-//! How a rekey goes on, peer by peer: looked at once a second, and nothing here acts by itself.
+//! The progress of a rekey, peer by peer. It is checked once a second; the steps due are returned and applied
+//! elsewhere.
 
 use super::plan::{Ends, Peer};
 use super::{SaReference, standing_by};
@@ -6,13 +7,13 @@ use ipsec::command::Command;
 use ipsec::database::Snapshot;
 use std::net::IpAddr;
 
-/// Seconds after which it is told that a peer has not been heard by the new keys.
+/// Seconds after which a warning is due that a peer has not used the new keys.
 const UNANSWERED_SECONDS: u64 = 30;
 
-/// How long is waited for what.
+/// How long the steps of a rekey wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Seconds after which is sent by the new keys although the peer was not heard; never without.
+    /// Seconds after which the new keys are used for sending even if the peer has not used them; `None`: never.
     pub wait: Option<u64>,
     /// Seconds of silence after which old associations are deleted.
     pub keep: u64,
@@ -26,14 +27,14 @@ pub(crate) struct Course {
     peers: Vec<Progress>,
 }
 
-/// Where one peer is.
+/// The progress of one peer.
 struct Progress {
     peer: Peer,
-    /// Packets that came by the new associations before all this, where these keys were used before.
+    /// Packets received on the new inbound associations before the rekey, where their keys were in use already.
     before: Vec<u64>,
-    /// When a packet first came by a new one.
+    /// When the first packet arrived on a new association.
     heard: Option<u64>,
-    /// When to move although none came.
+    /// When to move to the new keys even if none arrived.
     move_at: Option<u64>,
     phase: Phase,
     is_told: bool,
@@ -47,31 +48,31 @@ enum Phase {
     Done,
 }
 
-/// What is due for one peer.
+/// A step that is due for one peer.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     /// The peer.
     pub peer: IpAddr,
-    /// What it is.
+    /// Which step.
     pub turn: Turn,
-    /// What does it.
+    /// The commands that carry it out.
     pub commands: Vec<Command>,
 }
 
-/// What can be due.
+/// The steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
-    /// The peer has the new keys: they carry what is sent.
+    /// The peer has used the new keys: send with them.
     Follow,
-    /// It was not heard, but was waited for as long as was asked.
+    /// The peer has not used them, but the requested time has passed: send with them.
     Force,
-    /// The old associations go.
+    /// Delete the old associations.
     Finish,
-    /// It was not heard for long: worth a word.
+    /// The peer has not used the new keys for long: warn.
     Unanswered,
-    /// The old keys carry what is sent, again or still.
+    /// Send with the old keys, again or still.
     TakeBack,
-    /// The new associations that were taken back go.
+    /// Delete the new associations of a peer that was returned to the old keys.
     Forget,
 }
 
@@ -100,7 +101,7 @@ impl Course {
         }
     }
 
-    /// What its text is called.
+    /// The name of its text.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -115,13 +116,13 @@ impl Course {
         self.peers.iter().all(|each| each.phase == Phase::Done)
     }
 
-    /// Whether all of `names` belong to it, and all that it brings is among them.
+    /// Whether `names` contains all new associations of this rekey.
     pub(crate) fn is_of(&self, names: &[SaReference]) -> bool {
         let mut new = self.peers.iter().flat_map(|each| each.peer.new.all());
         new.all(|name| names.contains(name))
     }
 
-    /// Goes on with another pace, and with peers that were taken back.
+    /// Continues with other waiting times, also for peers that were returned to the old keys.
     pub(crate) fn go_on(&mut self, pace: Pace, now: u64) {
         self.keep = pace.keep;
         for each in &mut self.peers {
@@ -133,7 +134,7 @@ impl Course {
         }
     }
 
-    /// Takes note of what has come, and says what is due.
+    /// Reads the packet counters, and returns the steps that are due.
     pub(crate) fn look(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
         let (begun, keep) = (self.begun, self.keep);
         let mut steps = Vec::new();
@@ -146,7 +147,7 @@ impl Course {
         steps
     }
 
-    /// What takes back each peer that was never heard by the new keys.
+    /// The steps that return each peer to the old keys from which nothing arrived on the new ones.
     pub(crate) fn abort(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         for each in &mut self.peers {
@@ -159,7 +160,7 @@ impl Course {
         steps
     }
 
-    /// A step was taken.
+    /// Records that a step was carried out.
     pub(crate) fn taken(&mut self, step: &Step, now: u64) {
         for each in &mut self.peers {
             if each.peer.address != step.peer {
@@ -174,14 +175,14 @@ impl Course {
         }
     }
 
-    /// The associations by which peers are told that we have the new keys.
+    /// The associations on which dummy packets show the peers that we have the new keys.
     pub(crate) fn messengers(&self) -> impl Iterator<Item = SaReference> {
         let telling = |each: &&Progress| matches!(each.phase, Phase::Waiting | Phase::Moved(_));
         let peers = self.peers.iter().filter(telling);
         peers.filter_map(|each| each.peer.messenger())
     }
 
-    /// Where each peer is, in words.
+    /// The progress of each peer, as text.
     pub(crate) fn describe(&self, snapshot: &Snapshot, now: u64) -> Vec<(IpAddr, String)> {
         let told = |each: &Progress| (each.peer.address, each.describe(self.keep, snapshot, now));
         self.peers.iter().map(told).collect()
@@ -210,7 +211,7 @@ impl Progress {
                 is_long.then_some(Turn::Unanswered)
             }
             Phase::Moved(at) => {
-                // Where nothing ever comes, there is nothing to be heard.
+                // Without new inbound associations nothing can be heard.
                 let heard = self
                     .heard
                     .or(self.peer.new.inbound.is_empty().then_some(at))?;
@@ -266,7 +267,7 @@ impl Progress {
     }
 }
 
-/// Has `send` carry what is sent, and `rest` stand by.
+/// The commands that make `send` the associations used for sending and put `rest` on standby.
 fn exchange(send: &[SaReference], rest: &[SaReference], snapshot: &Snapshot) -> Vec<Command> {
     let update = |name: &SaReference, is_standby| {
         let sa = name.find(snapshot)?;

@@ -1,5 +1,5 @@
-//! What a text asks for: which associations are new, which are old, and whose. Refused, with the line, where it asks
-//! for anything beside new keys.
+//! What a text requests: which associations are new, which are old, and which peers they belong to. A text that changes
+//! anything beside keys is refused, with the line.
 
 use super::{SaReference, standing_by};
 use crate::apply::{blame, warnings};
@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 /// All that a rekey changes, and when.
 pub(crate) struct RekeyPlan {
-    /// What installs the new associations.
+    /// The commands that install the new associations.
     pub install: Vec<Command>,
     /// The peers that get new keys.
     pub peers: Vec<Peer>,
-    /// What one should know of the text, a rendered message each.
+    /// Warnings about the text, a rendered message each.
     pub warnings: Vec<String>,
-    /// All associations of the text that are in use already.
+    /// All associations of the text that exist already.
     pub known: Vec<SaReference>,
     text: Text,
 }
@@ -32,18 +32,18 @@ pub(crate) struct RekeyPlan {
 pub(crate) struct Peer {
     /// Its address.
     pub address: IpAddr,
-    /// What comes instead.
+    /// Its new associations.
     pub new: Ends,
-    /// What goes.
+    /// Its old associations.
     pub old: Ends,
 }
 
 /// Associations of one peer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ends {
-    /// Those that it sends by.
+    /// Those with which the peer sends.
     pub inbound: Vec<SaReference>,
-    /// Those that we send by.
+    /// Those with which this gateway sends.
     pub outbound: Vec<SaReference>,
 }
 
@@ -55,7 +55,8 @@ impl Ends {
 }
 
 impl Peer {
-    /// A new association by which a packet that carries nothing can tell the peer of the new keys: AH has none.
+    /// A new outbound ESP association: a dummy packet on it shows the peer that we have the new keys. AH has no dummy
+    /// packets.
     pub(crate) fn messenger(&self) -> Option<SaReference> {
         let mut outbound = self.new.outbound.iter();
         let esp = outbound.find(|name| name.id.protocol == Protocol::Esp);
@@ -117,7 +118,7 @@ impl RekeyPlan {
         blame(&refused, &self.text.lowered, request)
     }
 
-    /// What the text is called.
+    /// The name of the text.
     pub(crate) fn name(&self) -> &str {
         &self.text.name
     }
@@ -148,7 +149,7 @@ fn keeps_policies(present: &Databases, wanted: &Databases) -> Result<(), Why<Opt
 
 type News = (Vec<Arc<SaConfig>>, Vec<SaReference>);
 
-/// The associations that are new, and those that are in use already.
+/// The associations that are new, and those that exist already.
 fn news(present: &Databases, wanted: &Databases) -> Result<News, Why<Command>> {
     let (mut new, mut known) = (Vec::new(), Vec::new());
     for config in &wanted.sas {
@@ -206,7 +207,7 @@ impl Ends {
     }
 }
 
-/// The peer of an association, and whether it sends by it.
+/// The peer of an association, and whether the peer sends with it.
 fn direction(config: &SaConfig, local: &[IpAddr]) -> Result<(IpAddr, bool), String> {
     match (
         local.contains(&config.id.destination),
@@ -221,7 +222,7 @@ fn direction(config: &SaConfig, local: &[IpAddr]) -> Result<(IpAddr, bool), Stri
     }
 }
 
-/// Whether whatever leads to `old` leads to `new` too.
+/// Whether every policy or device that uses `old` would use `new` too.
 fn stands_for(new: &SaConfig, old: &SaConfig) -> bool {
     let ends = |config: &SaConfig| {
         let SaConfig {

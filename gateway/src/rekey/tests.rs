@@ -1,4 +1,4 @@
-//! A rekey between two gateways in memory: what each hears is what the other has sent.
+//! A rekey between two gateways in memory: each receives what the other has sent.
 
 use super::*;
 use crate::control::SetkeyText;
@@ -52,7 +52,7 @@ fn refusal(plane: &mut Recorder, text: &str) -> String {
     RekeyPlan::of(plane, &request(text), &ours).err().unwrap()
 }
 
-/// A packet comes by the association with this SPI.
+/// A packet arrives on the association with this SPI.
 fn arrive(plane: &Recorder, spi: u32, now: u64) {
     let snapshot = plane.snapshot();
     let sa = snapshot.sas().find(|sa| sa.config.id.spi.get() == spi);
@@ -63,7 +63,7 @@ fn arrive(plane: &Recorder, spi: u32, now: u64) {
         .unwrap();
 }
 
-/// Looks, and does what is due.
+/// Performs the check of one second, and carries out the steps that are due.
 fn second(plane: &mut Recorder, course: &mut Course, now: u64) -> Vec<Turn> {
     let steps = course.look(&plane.snapshot(), now);
     take(plane, course, &steps, now)
@@ -82,7 +82,7 @@ fn spis(plane: &Recorder) -> Vec<u32> {
     snapshot.sas().map(|sa| sa.config.id.spi.get()).collect()
 }
 
-/// The SPI by which packets of the policy leave.
+/// The SPI with which packets of the policy are sent.
 fn sends_by(plane: &Recorder) -> u32 {
     let snapshot = plane.snapshot();
     let (_, mut paths) = snapshot.outbound_paths().next().unwrap();
@@ -148,7 +148,7 @@ fn what_was_forced_keeps_the_old_keys_until_the_peer_is_heard_and_can_be_taken_b
     let steps = course.abort(&plane.snapshot(), 900);
     take(&mut plane, &mut course, &steps, 900);
     assert_eq!((sends_by(&plane), spis(&plane).len()), (300, 4));
-    // The peer had them all the same: nothing that it sends is refused, and a second command goes on.
+    // The peer had the new keys after all: nothing that it sends is refused, and a second command continues the rekey.
     arrive(&plane, 401, 905);
     assert_eq!(second(&mut plane, &mut course, 910), []);
     course.go_on(NEVER, 911);

@@ -12,7 +12,7 @@ fn obey(plane: &mut Recorder, text: &str) -> Arc<Snapshot> {
     plane.snapshot()
 }
 
-/// What a change tells, each with the name of what it is about.
+/// The events of a change, each with the name of its object.
 fn told(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let name = |what| match what {
         What::SaAdded(sa) => format!("+ {sa}"),
@@ -37,8 +37,8 @@ fn changes_name_what_came_what_went_and_what_is_new_again() {
     assert!(sa.starts_with("+ ") && sa.contains("0x00001001"), "{sa}");
     assert!(policy.starts_with("+ out ") && policy.contains("10.2.0.0/24"));
     assert_eq!(changes(&first, &first), []);
-    // The same keys again are the same association; with others it is another one. Associations are told first, then
-    // policies, and what goes before what comes.
+    // The same keys again are the same association; other keys make another one. Associations are reported before
+    // policies, and deletions before additions.
     let gone = |line: &String| line.replacen('+', "-", 1);
     let same = sa.replacen('+', "=", 1);
     let again = obey(&mut plane, &format!("flush; spdflush; {TUNNEL}"));
@@ -48,7 +48,7 @@ fn changes_name_what_came_what_went_and_what_is_new_again() {
     let second = obey(&mut plane, &format!("flush; spdflush; {other}"));
     let expected = [gone(sa), sa.clone(), gone(policy), policy.clone()];
     assert_eq!(told(&again, &second), expected);
-    // The way back is the same with everything turned round.
+    // The reverse change gives the same with additions and deletions exchanged.
     assert_eq!(told(&first, &empty), [gone(sa), gone(policy)]);
 }
 
@@ -157,7 +157,7 @@ fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
     let expected = [("bad-icv", 1), ("no-sa", 5), ("policy-in", 7)];
     assert_eq!(pairs(&told.reasons), named(&expected));
     assert_eq!(told.total, 13);
-    // Kept out in clear is told apart: it never was one of our packets, and nothing is told too.
+    // Blocked unencrypted packets are counted apart from IPsec drops, and are reported even if there are none.
     assert_eq!(
         pairs(&told.clear),
         named(&[("clear_in", 5), ("clear_out", 0)])

@@ -1,35 +1,37 @@
-//! The plan that drops whatever either of two plans drops: what stands while one gives way to the other.
+//! The plan that drops whatever either of two plans drops: it is in force while one replaces the other.
 //!
-//! Each list of a plan is asked from its head until an entry fits, and what no entry fits passes. A packet passes both
-//! lists only if each lets it pass, and one list can say so exactly:
+//! Each list of a plan is searched from its head until an entry matches; a packet that no entry matches passes. A
+//! packet passes both lists only if each lets it pass. One list with exactly that effect is built by comparing the
+//! heads:
 //!
 //! ```text
-//!   both drop              all that drop in a row there, each once: among them the order says nothing
-//!   equal heads            as they are
+//!   both drop              the run of drops at each head, each once: their order does not matter
+//!   equal heads            taken over
 //!   one of them drops      that one first
-//!   two different bypasses whatever the other list says of the first one's packets, then the bypass
+//!   two different bypasses the other list's entries, narrowed to the first bypass's packets, then that bypass
 //! ```
 //!
-//! So where policies only come, or only go, the longer list is what both drop, and there is one change in the kernel.
+//! So if policies are only added, or only removed, the result is the longer list, and the kernel is changed once.
 
 use super::plan::{Disposition, Entry, Plan};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Selector, Upper};
 use std::collections::HashSet;
 
-/// More than this for each entry of the two lists together, and bypasses are left out: for a moment less passes.
+/// If the merged list has more entries than this for each entry of the two lists, bypasses are left out: during the
+/// change fewer packets pass.
 const MAX_MERGED_POLICIES_PER_POLICY: usize = 2;
 
-/// Drops what `one` or `other` drops; steers nothing by itself.
+/// Drops what `one` or `other` drops; only for the firewall, not for routing.
 pub(crate) fn combined_plan(one: &Plan, other: &Plan) -> Plan {
     Plan {
         leaving: lists(&one.leaving, &other.leaving),
         arriving: lists(&one.arriving, &other.arriving),
         passing: lists(&one.passing, &other.passing),
         has_doors: one.has_doors || other.has_doors,
-        // A port at which protected packets arrive is an exception from the drops, so both must make it.
+        // A port at which protected packets arrive is an exception from the drops, so both plans must have it.
         udp_ports: &one.udp_ports & &other.udp_ports,
-        // These say which packets are our own, which no plan drops.
+        // These identify the gateway's own packets, which no plan drops.
         outer: &one.outer | &other.outer,
         senders: one.senders.and(&other.senders),
         gateway_peers: &one.gateway_peers | &other.gateway_peers,
@@ -43,7 +45,7 @@ fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
     })
 }
 
-/// The list that drops what either of two lists drops, and nothing else; none where it would be much longer than these.
+/// The list that drops exactly what either of two lists drops; none if it would be much longer than the two.
 pub(crate) fn both_lists(one: &[Entry], other: &[Entry]) -> Option<Vec<Entry>> {
     let exact = merged(one, other);
     (exact.len() <= MAX_MERGED_POLICIES_PER_POLICY * (one.len() + other.len())).then_some(exact)
@@ -89,7 +91,7 @@ fn drops_in_a_row(list: &[Entry]) -> usize {
     list.iter().take_while(|entry| drops(entry)).count()
 }
 
-/// Entries of two lists that all drop, each selector once. Where one list has all of them, it is that list.
+/// Merges two lists of which all entries drop, each selector once. If one list has all of them, returns that list.
 fn either(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
     let (long, short) = if one.len() > other.len() {
         (one, other)
@@ -107,7 +109,7 @@ fn drops(entry: &Entry) -> bool {
     entry.verdict != Disposition::Bypass
 }
 
-/// What a list says of the packets of one bypass alone.
+/// The entries of a list, narrowed to the packets of one bypass.
 fn within(bypass: &Entry, list: &[Entry]) -> Vec<Entry> {
     let mut said = Vec::new();
     for entry in list {
@@ -135,7 +137,7 @@ fn common(one: &Selector, other: &Selector) -> Option<Selector> {
     })
 }
 
-/// Of two masked prefixes the one inside the other.
+/// The inner one of two masked prefixes; none if they do not overlap.
 fn narrower(one: Prefix, other: Prefix) -> Option<Prefix> {
     let (narrow, wide) = if one.len >= other.len {
         (one, other)
@@ -181,7 +183,8 @@ fn common_upper(one: Upper, other: Upper) -> Option<Upper> {
     }
 }
 
-/// Of two selectors that ask for ports; a protocol that has none shares nothing with one that asks for ports alone.
+/// The common part of two selectors with ports; a protocol without ports has none in common with a selector by ports
+/// alone.
 fn common_ports(one: Upper, other: Upper) -> Option<Upper> {
     let (first, s, d) = ports(one)?;
     let (second, source_port, destination_port) = ports(other)?;
@@ -218,7 +221,7 @@ fn ports(upper: Upper) -> Option<(Option<u8>, Option<u16>, Option<u16>)> {
     }
 }
 
-/// What satisfies both wishes; none if nothing does.
+/// The value that satisfies both conditions; none if they contradict each other.
 fn agreed<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(one), Some(other)) => (one == other).then_some(Some(one)),

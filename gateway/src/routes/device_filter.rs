@@ -1,36 +1,36 @@
-//! The drop rules a second time, by other means: a filter on every network device that is not ours (traffic control's
-//! `clsact`, classic BPF with direct action), so that whoever flushes nftables or XFRM does not open the host. It sees
-//! what those never do: packet sockets, and raw sockets with headers of their own.
+//! The drop rules a second time, by another mechanism: a filter on every network device but the gateway's own (traffic
+//! control's `clsact`, classic BPF with direct action), so that traffic stays blocked if another program flushes
+//! nftables or XFRM. It also sees what those do not: packet sockets, and raw sockets with their own IP headers.
 //!
 //! ```text
-//!   Plan ──► compiler ──► programs of at most 3500 instructions, each for a box of addresses
-//!              │  headers     what lies before the addresses, and what selectors ask of the layer above
-//!              │  judgement   the first policy that fits, by destination, source, upper layer
-//!              │  exceptions  what passes all the same
-//!              └─ search      an address among ranges, by halving        assembler   labels, far jumps
+//!   Plan ──► compiler ──► programs of at most 3500 instructions, each for one area of addresses
+//!              │  headers     parses up to the addresses, and the upper-layer fields that selectors match
+//!              │  policies    the first policy that matches, by destination, source, upper layer
+//!              │  exceptions  what passes nevertheless
+//!              └─ search      binary search of an address among ranges   assembler   labels, far jumps
 //! ```
 //!
-//! A program only ever drops; what it does not drop the next filter decides, ours or another program's.
+//! A program only drops; packets that it does not drop go on to the next filter, of the gateway or another program.
 //!
-//! **Egress** drops what the first fitting `out` policy protects or discards. **Ingress** comes before routing, so it
-//! does not know whether a packet is for this host or to be forwarded. It drops what both would refuse; what one of
-//! them lets pass is left to nftables, which knows:
+//! **Egress** drops what the first matching `out` policy protects or discards. **Ingress** comes before routing, so it
+//! is not known yet whether a packet is for this host or to be forwarded. It drops what both `in` and `fwd` policies
+//! refuse; what one of them lets pass is left to nftables, which runs after routing:
 //!
 //! | `in` \ `fwd`            | protects or discards | `none`, or no policy |
 //! |-------------------------|----------------------|----------------------|
 //! | protects or discards    | dropped              | left to nftables     |
 //! | `none`, or no policy    | left to nftables     | passes               |
 //!
-//! Passed all the same: frames for other stations, neighbour discovery, reports of groups, leases, at egress our own
-//! outer packets (marked, ESP, AH or UDP at a port of ours, between addresses of an association), at ingress ESP, AH,
-//! UDP to a port of ours or in a later fragment for an outer address of ours, and complaints that one of our outer
-//! packets was too big.
+//! Exceptions that pass nevertheless: frames for other stations, neighbour discovery, multicast group reports and DHCP;
+//! at egress the gateway's own outer packets (marked, ESP, AH or UDP with one of its ports, between addresses of an
+//! SA); at ingress ESP, AH, UDP to one of the gateway's ports or in a later fragment for one of its outer addresses,
+//! and ICMP "too big" about its outer packets.
 //!
-//! A later fragment carries no ports: what drops by port drops it. A `none` policy by port lets it pass inwards, where
-//! it is worth nothing without the first one, and outwards if the drop rules have seen the packet whole and marked it.
-//! What hides behind more than eight extension headers counts as whatever would be dropped; behind three VLAN tags all
-//! is dropped. Other encapsulations (MPLS, PPPoE, LLC) are not looked into: the device that makes them has a filter of
-//! its own.
+//! A later fragment carries no ports, so a policy with ports that drops applies to it. A `none` policy with ports lets
+//! it pass at ingress, because it is useless without the first fragment, and at egress if the drop rules have seen the
+//! whole packet and marked it. A packet with more than eight extension headers is taken to match every policy that
+//! drops; one with three VLAN tags in the frame is dropped. Other encapsulations (MPLS, PPPoE, LLC) are not parsed: the
+//! device that adds them has its own filter.
 
 pub(crate) mod assembler;
 pub(crate) mod compiler;
@@ -45,16 +45,16 @@ pub(crate) use task::Target;
 
 use std::fmt;
 
-/// Which way packets pass a device.
+/// Direction of packets through a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum FilterHook {
-    /// In from the wire.
+    /// Received.
     Ingress,
-    /// Out to the wire.
+    /// Sent.
     Egress,
 }
 
-/// A plan that no filter of bounded size can hold.
+/// The plan does not fit filters of the maximum size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooMany;
 

@@ -1,19 +1,19 @@
-//! The drop rules: a nftables table of our own, replaced as a whole in one transaction.
+//! The drop rules: a separate nftables table, replaced as a whole in one transaction.
 //!
 //! ```text
-//!   leaving    postrouting   by the TUN device, or our own outer packets: pass; else by policy: protected -> drop
+//!   leaving    postrouting   by the TUN device, or the gateway's outer packets: pass; else protected -> drop
 //!   arriving   input         from the TUN device, or ESP, AH, ESP in UDP: pass; else protected -> drop
 //!   passing    forward       the same for forwarded traffic; clamps the MSS of TCP through the TUN device
-//!   rerouting  output        sends packets of unbound local sockets, whose source address came late, to our table
-//!   marking    prerouting    the same for forwarded packets; there only where a policy asks what a routing rule cannot
-//!   forwarded  prerouting    without a TUN device: what the ring on the inner device takes, the kernel does not see
+//!   rerouting  output        reroutes packets of unbound local sockets, whose source address is chosen late
+//!   marking    prerouting    marks forwarded packets; only if a policy matches fields that routing rules cannot
+//!   forwarded  prerouting    without a TUN device: drops the kernel's copy of what the inner device's ring takes
 //! ```
 //!
-//! Each hook costs every packet of the host something, so there are as few as possible, and what no policy names
-//! (`unmatched`) is asked nothing else.
+//! Each hook costs time for every packet of the host, so there are as few as possible, and packets that no policy
+//! matches (`unmatched`) are let through first.
 //!
-//! The kernel needs no rule to keep silent about native ESP: while our raw socket is open it takes each packet as
-//! wanted and sends no "protocol unreachable". What packet rings take is dropped behind them by [`ring_bypass`].
+//! No rule is needed against ICMP "protocol unreachable" for native ESP: while the gateway's raw socket is open, the
+//! kernel sends none. ESP that packet rings take is dropped after them by [`ring_bypass`].
 
 mod condition;
 mod exceptions;
@@ -30,11 +30,11 @@ use exceptions::{neighbours, on_the_link, our_own, path_mtu};
 use tables::Firewall;
 use unmatched::unmatched;
 
-/// Names of the counters in the table: clear packets that were about to leave, to arrive or to pass.
+/// Names of the counters in the table: unencrypted packets that were about to leave, to arrive or to be forwarded.
 pub(crate) const COUNTERS: [&str; 3] = ["clear_leaving", "clear_arriving", "clear_passing"];
 
-/// Names of the counters of opened packets that policies let through one way, and that went the other: delivered here,
-/// or forwarded.
+/// Names of the counters of decrypted packets that policies let through in one direction, and that routing led to the
+/// other: delivered here, or forwarded.
 pub(crate) const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
 
 /// The rules that make the table enforce `plan`.
@@ -79,12 +79,12 @@ fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<R
     }
 }
 
-/// The devices whose packets are none of the wire: the TUN device, if there is one, and the loopback.
+/// The devices that lead to no network: the TUN device, if there is one, and the loopback device.
 fn inside(site: &Site) -> impl Iterator<Item = &str> {
     site.tun().into_iter().chain(["lo"])
 }
 
-/// Before source translation (100), after everything that may still change an address or mark.
+/// Runs before source NAT (100), after everything else that may change an address or mark.
 fn leaving(site: &Site, plan: &Plan) -> Chain {
     let mut rules = unmatched(&plan.leaving, drops);
     rules.push(
@@ -99,13 +99,13 @@ fn leaving(site: &Site, plan: &Plan) -> Chain {
     chain("leaving", "filter", Hook::Postrouting, -10, rules)
 }
 
-/// The devices of what `in` policies alone let through and of what `fwd` policies alone do, where there are such
-/// policies.
+/// The devices for decrypted packets that only `in` policies let through, and for those that only `fwd` policies do, if
+/// there are such policies.
 fn doors(site: &Site, plan: &Plan) -> Option<[String; 2]> {
     (plan.has_doors && site.tun().is_some()).then(|| site.doors())
 }
 
-/// What comes by one of the devices is refused on this way, and what comes by the other passes.
+/// Counts and drops packets that arrive by device `refused`, and accepts those that arrive by `passing`.
 fn one_way(refused: &str, passing: &str, counter: &'static str) -> [Rule; 2] {
     let by = |device| when().device(Field::InDevice, [device], false);
     [
@@ -123,7 +123,7 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
     rules.extend([
         when().device(Field::InDevice, inside(site), false).accept(),
         when().protocols(&[ESP, AH]).accept(),
-        // IPv6 joins fragments behind this hook; all of one packet name the same header.
+        // IPv6 reassembles after this hook; all fragments of one packet have the same next header.
         when()
             .family(Family::V6)
             .any(Field::FragmentNextHeader, [[ESP], [AH]], false)
@@ -137,8 +137,8 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
                 .any(Field::DestinationPort, ports, false)
                 .accept(),
         );
-        // IPv6 meets this hook before it is reassembled. A later fragment tells no port, and is worth nothing
-        // without the first one, which does.
+        // IPv6 passes this hook before reassembly. A later fragment has no ports, and is useless without the first
+        // one, which has them.
         rules.push(
             when()
                 .family(Family::V6)
@@ -166,8 +166,9 @@ fn passing(site: &Site, plan: &Plan) -> Chain {
     chain("passing", "filter", Hook::Forward, -160, rules)
 }
 
-/// The kernel sees a copy of each packet that the ring on this device takes: the same policies that make it ours make
-/// the copy worthless, before connection tracking, routing or an answer. It stays when the gateway is gone.
+/// The kernel also receives a copy of each packet that the ring on this device takes. The policies by which the gateway
+/// handles a packet drop the copy here, before connection tracking, routing or a reply. The chain stays when the
+/// gateway stops.
 fn forwarded(device: &str, plan: &Plan) -> Chain {
     // PACKET_HOST.
     let for_us = [[0]];
@@ -180,7 +181,7 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
     rules.extend(on_the_link(&plan.leaving));
     for entry in &plan.leaving {
         for condition in conditions(entry) {
-            // What this host is asked for stays its own, whatever policy says of the address.
+            // Packets to this host's own addresses are not dropped, whatever policy covers the address.
             rules.push(match entry.verdict {
                 Disposition::Bypass => condition.accept(),
                 Disposition::Protect | Disposition::Discard => condition.taken_here(true).drop(),
@@ -207,8 +208,9 @@ fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
     rules.collect()
 }
 
-/// A local socket without a bound address gets its source address only after the routing rules were asked; asking
-/// again with a mark leads it where it belongs. Bypassed traffic that a coarser rule led astray goes back.
+/// A local socket without a bound address gets its source address only after the routing rules were looked up. This
+/// chain sets a mark, so that the kernel looks them up again and routes the packet into the tunnel. Bypassed traffic
+/// that a coarser rule led into the tunnel is routed out of it in the same way.
 fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
     let mut rules = unmatched(&plan.leaving, |_| true);
     rules.extend([
@@ -236,7 +238,7 @@ fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
     chain("rerouting", "route", Hook::Output, -150, rules)
 }
 
-/// None where routing rules tell everything.
+/// None if routing rules can match all policies.
 fn marking(site: &Site, plan: &Plan) -> Option<Chain> {
     if !plan.needs_marks() {
         return None;
@@ -258,7 +260,7 @@ fn marked(site: &Site, verdict: Disposition, condition: Rule) -> Rule {
     }
 }
 
-/// SYN without RST, by the TUN device in either direction.
+/// Clamps the MSS in SYN segments without RST, by the TUN device in either direction.
 fn clamping(site: &Site, plan: &Plan) -> Vec<Rule> {
     let Some(tun) = site.tun() else {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! What of ours is in the kernel: brought to what a plan wants, in the order that is safe, and compared with it.
+//! Installs what a plan requires in the kernel, in a safe order, and compares the kernel with the plan.
 //!
 //! ```text
-//!   change    closed (what the old or the new plan drops) ──► routes ──► open (the new plan alone)
-//!   refused   closed again ──► the old routes ──► the old plan alone; where that is refused too it stays closed
+//!   change    closed (drop what the old or the new plan drops) ──► routes ──► open (the new plan alone)
+//!   failure   closed again ──► the old routes ──► the old plan alone; if that fails too, it stays closed
 //!   watch     missing? ──► barriers ──► routes
 //! ```
 
@@ -22,34 +22,34 @@ use super::plan::{Family, Plan};
 use super::tables::{Tables, ignore_absent};
 use std::io;
 
-/// What the drop rules behind packet rings are called where they are missing.
+/// How messages name the drop rules after packet rings.
 const RING_BYPASS: &str = "packet-ring bypass rules:";
 
-/// The hand on the kernel's tables.
+/// What the gateway has installed in the kernel.
 pub(crate) struct Installed<T = Netlink> {
     site: Site,
     tables: T,
-    /// In the order in which they close; they open in the reverse order.
+    /// In the order in which they are installed when closing; opening goes in the reverse order.
     barriers: Vec<Box<dyn Barrier>>,
     /// Barriers that this host does not offer, and why.
     absent: Vec<(&'static str, String)>,
     rings: Option<Rings>,
-    /// Drop rules behind the rings.
+    /// Drop rules after the rings.
     ring_bypass: Firewall,
     /// The plan in force.
     plan: Option<Plan>,
-    /// What the barriers drop while a change that was refused has not been taken back whole.
+    /// What the barriers drop while a failed change is not completely rolled back.
     closed: Option<Plan>,
 }
 
-/// A barrier, as far as the kernel has it.
+/// The state of a barrier in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BarrierState {
     /// Its name.
     pub name: &'static str,
-    /// What is wrong with it; nothing where it holds.
+    /// What is wrong with it; empty if it is fully in force.
     pub faults: Vec<String>,
-    /// What of the plan it does not see even where it holds.
+    /// What of the plan it does not cover even while it is fully in force.
     pub gaps: Option<&'static str>,
 }
 
@@ -78,7 +78,7 @@ impl Installed {
         (&self.site, &mut self.tables)
     }
 
-    /// Takes everything away: first what leads to the device, the drop rules last.
+    /// Removes everything: first the rules and routes that lead to the device, the drop rules last.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         (self.rings, self.plan, self.closed) = (None, None, None);
         for rule in self.tables.rules(self.site.first_preference())? {
@@ -93,7 +93,8 @@ impl Installed {
         for (_, index) in self.tables.links_called(&self.site.alias())? {
             self.tables.delete_link(index).or_else(ignore_absent)?;
         }
-        // Where there can be no such table there is none to take away; if it may not be touched, neither may the next.
+        // An error is ignored: a kernel that does not support such a table has none, and missing permission is reported
+        // for the barriers below.
         let _ = self.ring_bypass.remove();
         for barrier in self.barriers.iter_mut().rev() {
             barrier.remove()?;
@@ -103,7 +104,7 @@ impl Installed {
 }
 
 impl<T: Tables> Installed<T> {
-    /// With these tables and barriers; changes nothing yet.
+    /// Uses these tables and barriers; changes nothing yet.
     pub(crate) fn over(site: Site, tables: T, barriers: Vec<Box<dyn Barrier>>) -> Self {
         Self {
             ring_bypass: Firewall::new(TableFamily::Netdev, site.firewall_table()),
@@ -122,7 +123,7 @@ impl<T: Tables> Installed<T> {
         &self.site
     }
 
-    /// One more barrier, behind those there are; or why the host does not offer it.
+    /// Appends a barrier, or records why the host does not support it.
     pub(crate) fn add_barrier(
         &mut self,
         name: &'static str,
@@ -134,7 +135,7 @@ impl<T: Tables> Installed<T> {
         }
     }
 
-    /// Each barrier, and what the kernel lacks of it by now.
+    /// Each barrier in use, with what is missing of it in the kernel, and those not available.
     pub(crate) fn barriers(&mut self) -> Vec<BarrierState> {
         let state = |barrier: &mut Box<dyn Barrier>| {
             let missing = barrier.missing();
@@ -157,8 +158,8 @@ impl<T: Tables> Installed<T> {
         there.chain(absent).collect()
     }
 
-    /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step is refused, can traffic pass in
-    /// clear that the plan in force drops, nor, once this has succeeded, what `plan` drops.
+    /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step fails, can traffic pass unencrypted
+    /// that the plan in force drops, nor, once this has succeeded, what `plan` drops.
     pub(crate) fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
         if self.closed.is_none() && self.plan.as_ref() == Some(plan) {
             return Ok(());
@@ -169,7 +170,7 @@ impl<T: Tables> Installed<T> {
         };
         if let Err(error) = self.change(&closed, plan) {
             self.closed = Some(closed);
-            // What cannot be taken back now is tried again by the watch; until then it is closed.
+            // If the rollback fails, the watch repeats it; until then traffic of both plans is dropped.
             let _ = self.settle();
             return Err(error);
         }
@@ -184,8 +185,8 @@ impl<T: Tables> Installed<T> {
         self.open(plan)
     }
 
-    /// Back to the plan in force, after a change that was refused. Before the first plan there is nothing to go back
-    /// to: closed it stays.
+    /// Rolls back to the plan in force after a failed change. Without a previous plan nothing is rolled back: the
+    /// barriers stay closed.
     fn settle(&mut self) -> io::Result<()> {
         let (Some(closed), Some(plan)) = (self.closed.clone(), self.plan.clone()) else {
             return Ok(());
@@ -203,7 +204,7 @@ impl<T: Tables> Installed<T> {
         Ok(())
     }
 
-    /// A barrier that stands in for those before it is told whether these leave gaps.
+    /// Sets for one barrier whether the earlier ones leave gaps that it has to cover.
     fn say_whether_needed(&mut self, number: usize) {
         let (before, rest) = self.barriers.split_at_mut(number);
         let is_needed = !self.absent.is_empty()
@@ -218,7 +219,8 @@ impl<T: Tables> Installed<T> {
         barriers.try_for_each(|barrier| barrier.install(plan))
     }
 
-    /// "Unreachable" stands before a rule leads there, and the TUN device's routes come last.
+    /// Installs rules and routes. "Unreachable" routes are added before a rule leads to the table, and routes to the
+    /// TUN device after it.
     fn lead(&mut self, plan: &Plan) -> io::Result<()> {
         self.put_routes(plan, false)?;
         self.put_rules(plan)?;
@@ -226,18 +228,18 @@ impl<T: Tables> Installed<T> {
         self.drop_routes(plan)
     }
 
-    /// Puts up the barriers of `plan` alone: nothing leads into a tunnel yet.
+    /// Installs only the barriers of `plan`: nothing is routed into a tunnel yet.
     pub(crate) fn arm(&mut self, plan: &Plan) -> io::Result<()> {
         self.close(plan)
     }
 
-    /// Packets in clear that barriers have dropped, by name, where they count themselves.
+    /// Unencrypted packets that barriers have dropped, by counter, for barriers with their own counter.
     pub(crate) fn dropped(&mut self) -> Vec<(&'static str, u64)> {
         let barriers = self.barriers.iter_mut();
         barriers.filter_map(|barrier| barrier.dropped()).collect()
     }
 
-    /// Covers new devices, which are no loss.
+    /// Extends the barriers to new devices.
     pub(crate) fn reach_new(&mut self) -> io::Result<()> {
         for number in 0..self.barriers.len() {
             self.say_whether_needed(number);
@@ -246,7 +248,7 @@ impl<T: Tables> Installed<T> {
         Ok(())
     }
 
-    /// What keeps each barrier from holding that no restoring mends.
+    /// Faults of each barrier that [`Self::restore`] cannot repair.
     pub(crate) fn faults(&mut self) -> Vec<String> {
         let there = self.barriers.iter_mut().flat_map(|barrier| {
             let name = barrier.name();
@@ -258,7 +260,7 @@ impl<T: Tables> Installed<T> {
         there.chain(absent).collect()
     }
 
-    /// What the kernel has lost of the plan in force, in plain words.
+    /// Describes what of the plan in force is missing in the kernel.
     pub(crate) fn missing(&mut self) -> io::Result<Vec<String>> {
         let (mut words, mut failed) = (Vec::new(), None);
         for barrier in &mut self.barriers {
@@ -280,14 +282,14 @@ impl<T: Tables> Installed<T> {
         if self.closed.is_some() {
             words.push("a refused change is not yet rolled back".to_owned());
         }
-        // Where something is known to be missing, that comes first.
+        // What is known to be missing takes precedence over an error.
         match failed.filter(|_| words.is_empty()) {
             Some(error) => Err(error),
             None => Ok(words),
         }
     }
 
-    /// Whether nothing at all keeps protected traffic from passing in clear.
+    /// Whether no barrier is fully in force, so that protected traffic could pass unencrypted.
     pub(crate) fn is_open(&mut self) -> bool {
         let holds = |barrier: &mut Box<dyn Barrier>| {
             let is_whole = !barrier.rests() && barrier.gaps().is_none();
@@ -298,13 +300,13 @@ impl<T: Tables> Installed<T> {
         self.plan.is_some() && !self.barriers.iter_mut().any(holds)
     }
 
-    /// Whether the plan in force leads packets of this family into the tunnel.
+    /// Whether the plan in force routes packets of this family into the tunnel.
     pub(crate) fn steers(&self, family: Family) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.steers(family))
     }
 
-    /// Puts back what is missing of the plan in force, the barriers first. What is refused keeps nothing else from
-    /// being put back; the first refusal is the answer.
+    /// Installs again what is missing of the plan in force, the barriers first. A failure does not stop the remaining
+    /// steps; the first error is returned.
     pub(crate) fn restore(&mut self) -> io::Result<()> {
         if self.closed.is_some() {
             return self.settle();
@@ -326,13 +328,13 @@ impl<T: Tables> Installed<T> {
         }
     }
 
-    /// The table behind the rings, for tests of what others do to it.
+    /// The table of the drop rules after the rings, for tests in which other programs change it.
     #[cfg(test)]
     pub(super) fn ring_bypass(&mut self) -> &mut Firewall {
         &mut self.ring_bypass
     }
 
-    /// Puts barriers back, and nothing else.
+    /// Installs again what barriers miss, and nothing else.
     pub(crate) fn restore_barriers(&mut self) -> io::Result<()> {
         let mut outcome = Ok(());
         for barrier in &mut self.barriers {
@@ -345,16 +347,16 @@ impl<T: Tables> Installed<T> {
         outcome
     }
 
-    /// Keeps from the kernel what packet rings take; also ends what an earlier gateway's rings left.
+    /// Installs rules by which the kernel drops what packet rings take; without rings, removes an earlier gateway's.
     pub(crate) fn install_ring_bypass(&mut self, rings: &Rings) -> io::Result<()> {
         if self.rings.as_ref() == Some(rings) {
             return Ok(());
         }
-        // Told once: a kernel that cannot is not asked again for the same.
+        // Recorded before the attempt, which is not repeated for the same rings if the kernel does not support it.
         self.rings = Some(rings.clone());
         match ring_bypass::ruleset(&self.site, rings) {
             Some(ruleset) => self.ring_bypass.apply(&ruleset),
-            // Where there can be no such table nothing was left either.
+            // A kernel that does not support such a table has none left from an earlier gateway.
             None => self.ring_bypass.remove().or(Ok(())),
         }
     }
@@ -366,7 +368,7 @@ impl<T: Tables> Installed<T> {
         }
     }
 
-    /// Whether rules of ours stand here, from this or an earlier run.
+    /// Whether routing rules of this gateway are present, from this or an earlier run.
     pub(crate) fn is_present(&mut self) -> io::Result<bool> {
         Ok(!self.tables.rules(self.site.first_preference())?.is_empty())
     }

@@ -1,8 +1,8 @@
-//! The kernel's news about anything that our enforcement stands on: links, addresses, routes, rules, traffic control,
-//! settings of devices, nftables, policies of XFRM.
+//! The kernel's notifications about everything that enforcement depends on: links, addresses, routes, rules, traffic
+//! control, settings of devices, nftables, XFRM policies.
 //!
-//! Notifications only say when to look: what is missing then comes from a comparison with the kernel itself. So it does
-//! no harm to take another's change for one of ours, and news that the queue could not hold (ENOBUFS) count as one.
+//! Notifications only trigger a comparison with the kernel, which then finds what is missing. So a notification about
+//! another program's change does no harm, and an overflow of the queue (ENOBUFS) triggers the comparison too.
 
 use super::Site;
 use super::netlink::xfrm;
@@ -12,8 +12,8 @@ use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Groups of the kernel's news, as `linux/rtnetlink.h` numbers them: links, traffic control, and of both families
-/// addresses, routes, rules and settings.
+/// Multicast groups, as `linux/rtnetlink.h` numbers them: links, traffic control, and of both families addresses,
+/// routes, rules and settings.
 const ROUTE_GROUPS: [u32; 10] = [1, 4, 5, 7, 8, 9, 11, 19, 24, 25];
 
 /// NFNLGRP_NFTABLES of `linux/netfilter/nfnetlink.h`.
@@ -22,36 +22,36 @@ const NFTABLES_GROUP: u32 = 7;
 /// XFRMNLGRP_POLICY of `linux/xfrm.h`.
 const XFRM_POLICY_GROUP: u32 = 4;
 
-/// Longer messages are cut, and then count as ours.
+/// Longer messages are truncated, and then count as changes of the gateway's own objects.
 const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
 /// Bytes of a message's header.
 const HEADER_BYTES: usize = 16;
 
-/// The kernel's news.
+/// The sockets that receive the kernel's notifications.
 pub(crate) struct Monitor {
     route: Socket,
-    /// Absent where the kernel has no nftables, or does not let us listen: the comparison each second is left then.
+    /// None if the kernel has no nftables, or does not permit listening: then only the comparison each second remains.
     nftables: Option<Socket>,
-    /// Absent where the kernel has no XFRM.
+    /// None if the kernel has no XFRM.
     xfrm: Option<Socket>,
-    /// The name of our table with the zero byte behind it.
+    /// The name of the gateway's table, with a terminating zero byte.
     table: Vec<u8>,
 }
 
-/// What has happened since the last look.
+/// What has happened since the last call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Notifications {
-    /// Something of ours may have changed.
+    /// Something that the gateway has installed may have changed.
     pub ours: bool,
     /// Addresses of this host have changed.
     pub addresses: bool,
-    /// Some news were lost, so anything may have changed.
+    /// Some notifications were lost, so anything may have changed.
     pub lost: bool,
 }
 
 impl Monitor {
-    /// From now on nothing is missed.
+    /// Changes from now on are noticed.
     pub(crate) fn open(site: &Site) -> io::Result<Self> {
         let mut table = site.firewall_table().into_bytes();
         table.push(0);
@@ -63,7 +63,7 @@ impl Monitor {
         })
     }
 
-    /// Readable where there are news.
+    /// Readable when there are notifications.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let all = [
             Some(&self.route),
@@ -75,13 +75,13 @@ impl Monitor {
         all.map(|socket| unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) })
     }
 
-    /// Takes all news that there are.
+    /// Reads all pending notifications.
     pub(crate) fn take(&self) -> Notifications {
         let mut news = Notifications::default();
         read_all(&self.route, &mut news, |kind, body, news| match kind {
             // RTM_NEWADDR, RTM_DELADDR
             20 | 21 => news.addresses = true,
-            // RTM_NEWROUTE, RTM_DELROUTE: the sixth byte says whose it is.
+            // RTM_NEWROUTE, RTM_DELROUTE: the sixth byte is the route's protocol.
             24 | 25 => news.ours |= body.get(5).is_none_or(|owner| *owner == OWNER),
             _ => news.ours = true,
         });
@@ -108,7 +108,7 @@ pub(super) fn listen(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Hands over each message by its kind and body.
+/// Calls `each` with the kind and body of every pending message.
 pub(super) fn read_all(
     socket: &Socket,
     news: &mut Notifications,
@@ -194,7 +194,7 @@ mod tests {
         netlink.delete_rule(&rule).unwrap();
         assert!(monitor.take().ours);
         assert_eq!(monitor.take(), Notifications::default());
-        // The queue holds some 200 KB.
+        // More than the queue holds, which is about 200 KB.
         for _ in 0..2000 {
             netlink.add_rule(&rule).unwrap();
             netlink.delete_rule(&rule).unwrap();

@@ -1,8 +1,8 @@
-//! Rules, routes, links and addresses by netlink, one blocking request after the other; no `ip` program is needed.
+//! Rules, routes, links and addresses by netlink, with blocking requests; no `ip` program is needed.
 //!
-//! Here: the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back what
-//! steers traffic, `links` are devices, `next_hops` is what the packet sockets ask, `traffic_control` are filters on
-//! devices, `xfrm` policies of the kernel's own IPsec.
+//! This file has the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back
+//! routing rules and routes, `links` handles devices, `next_hops` finds next hops for packet sockets, `traffic_control`
+//! handles filters on devices, `xfrm` policies of the kernel's own IPsec.
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_body;
@@ -38,7 +38,7 @@ pub(crate) struct Netlink {
     sequence: u32,
 }
 
-/// The way to a peer.
+/// The path to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Path {
     /// The largest packet that fits, by route and device.
@@ -59,8 +59,7 @@ impl Netlink {
         })
     }
 
-    /// How a marked packet from `source` gets to `destination`, by a device of this index if one is named, and how
-    /// large it may be.
+    /// The path of a marked packet from `source` to `destination`, by `device` if one is given.
     pub(crate) fn path(
         &mut self,
         (source, destination): (IpAddr, IpAddr),
@@ -71,7 +70,7 @@ impl Netlink {
         message.header.address_family = family(destination);
         message.header.destination_prefix_length = bits(destination);
         message.header.source_prefix_length = bits(source);
-        // The route as it was configured: what the kernel has learnt since, it has learnt from anybody.
+        // The route as configured, without the path MTU that the kernel has learnt from unauthenticated ICMP messages.
         message.header.flags = RouteFlags::FibMatch;
         message.attributes = vec![
             RouteAttribute::Destination(destination.into()),
@@ -129,7 +128,7 @@ impl Netlink {
     }
 }
 
-/// Sends one request and collects what comes back until it is complete.
+/// Sends one request and collects the answers until they are complete.
 fn exchange<M>(socket: &Socket, sequence: u32, message: M, flags: u16) -> io::Result<Vec<M>>
 where
     M: NetlinkSerializable + NetlinkDeserializable,
@@ -153,7 +152,7 @@ where
     }
 }
 
-/// Adds the answers of one datagram to a question; whether they are complete now.
+/// Appends the answers of one datagram; returns whether they are complete.
 fn take_answers<M>(datagram: &[u8], sequence: u32, answers: &mut Vec<M>) -> io::Result<bool>
 where
     M: NetlinkDeserializable,

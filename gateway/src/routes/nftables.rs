@@ -1,14 +1,15 @@
-//! Rules of nftables by netlink: a table is described, encoded and replaced as a whole in one transaction; no `nft` is
-//! run.
+//! Rules of nftables by netlink: a table is described, encoded and replaced as a whole in one transaction, without the
+//! program `nft`.
 //!
 //! ```text
 //!   Ruleset ──► encoding ──► one batch ──► connection ──► kernel
-//!     rules of      messages     all or       owns the table      │
-//!     named terms   of netlink   nothing      while it is open    ▼
-//!                                             `present` reads back what stands there
+//!     rules of      messages     applied      owns the table      │
+//!     named terms   of netlink   atomically   while it is open    ▼
+//!                                             `present` reads the table back
 //! ```
 //!
-//! `rule` is the language in which firewall rules are written here, `expression` what the kernel makes of each term.
+//! `rule` has the terms in which firewall rules are written here, `expression` translates each term to the kernel's
+//! expressions.
 
 pub(crate) mod attributes;
 mod connection;
@@ -28,54 +29,54 @@ use rule::Rule;
 /// The content of one table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ruleset {
-    /// What its hooks see.
+    /// Which packets its hooks receive.
     pub family: TableFamily,
     /// The table's name.
     pub table: String,
     /// Names of counters that rules share.
     pub counters: Vec<&'static str>,
-    /// In any order: hooks and priorities decide.
+    /// In any order: hooks and priorities determine which runs first.
     pub chains: Vec<Chain>,
 }
 
-/// What the hooks of a table see.
+/// Which packets the hooks of a table receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TableFamily {
     /// IPv4 and IPv6.
     Inet,
-    /// Every frame of a device.
+    /// All frames of a device.
     Netdev,
 }
 
-/// Rules at one hook. What none of them decides passes.
+/// Rules at one hook. A packet that no rule decides passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Chain {
     /// Its name.
     pub name: String,
-    /// `filter`, or `route`: asks for a way again if the mark has changed.
+    /// `filter`; or `route`, which looks up the route again if the mark has changed.
     pub kind: &'static str,
-    /// Where on a packet's way.
+    /// The hook at which it runs.
     pub hook: Hook,
-    /// Smaller ones come first.
+    /// Chains with smaller values run first.
     pub priority: i32,
     /// In order.
     pub rules: Vec<Rule>,
 }
 
-/// Where on a packet's way rules are asked.
+/// The places in the kernel's packet path where rules run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Hook {
     /// Everything that arrives, before routing.
     Prerouting,
-    /// What is for this host.
+    /// Packets to this host.
     Input,
-    /// What passes through.
+    /// Forwarded packets.
     Forward,
-    /// What this host makes.
+    /// Packets that this host sends.
     Output,
     /// Everything that leaves.
     Postrouting,
-    /// Frames as they come in by this device.
+    /// Frames received by this device.
     Ingress(String),
 }
 
@@ -90,7 +91,7 @@ impl TableFamily {
 }
 
 impl Hook {
-    /// NF_INET_PRE_ROUTING and the following; NF_NETDEV_INGRESS counts by itself.
+    /// NF_INET_PRE_ROUTING and the following; NF_NETDEV_INGRESS has its own numbering.
     fn number(&self) -> u32 {
         match self {
             Self::Prerouting | Self::Ingress(_) => 0,

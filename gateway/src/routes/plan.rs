@@ -1,4 +1,4 @@
-//! What has to be enforced, read from the policies: pure data from which firewall, rules and routes are compiled.
+//! What the kernel has to enforce, derived from the policies: data from which firewall, rules and routes are compiled.
 
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
 use ipsec::sa::Mode;
@@ -8,42 +8,42 @@ use std::net::IpAddr;
 /// Numbers of the IP protocols that have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
 pub(crate) const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
-/// What the kernel does with traffic that a policy names and that is about to pass outside the TUN device.
+/// What the kernel does with traffic that a policy matches and that is about to pass outside the TUN device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Disposition {
-    /// It belongs into the tunnel, so in clear it is dropped.
+    /// It must enter the tunnel, so it is dropped unencrypted.
     Protect,
     /// It is dropped everywhere.
     Discard,
-    /// It passes in clear, by the kernel's own path.
+    /// It passes unencrypted, by normal routing.
     Bypass,
 }
 
 /// One policy, as the kernel has to enforce it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Which packets.
+    /// Which packets it matches.
     pub selector: Selector,
     /// What happens to them.
     pub verdict: Disposition,
     /// The largest packet that fits the tunnel, if it is protected outbound traffic.
     pub mtu: Option<u32>,
-    /// Whether its packets must come whole (RFC 4301 4.1: transport mode knows no fragments), however large: the outer
-    /// packet is then what is cut.
+    /// Whether its packets must not be fragmented before they are protected, however large (RFC 4301 4.1: transport
+    /// mode does not apply to fragments); the outer packet is fragmented instead.
     pub whole: bool,
 }
 
-/// What fits towards a destination.
+/// Size limit towards a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fit {
-    /// The largest packet, where it is known.
+    /// The largest packet, if known.
     pub mtu: Option<u32>,
-    /// Larger ones are not cut before they are protected.
+    /// Whether larger ones are not fragmented before they are protected.
     pub whole: bool,
 }
 
 impl Fit {
-    /// What fits where both do.
+    /// The limit that satisfies both.
     fn and(self, other: Self) -> Self {
         Self {
             mtu: self.mtu.into_iter().chain(other.mtu).min(),
@@ -52,42 +52,42 @@ impl Fit {
     }
 }
 
-/// The whole task, each list in the order in which policies are asked.
+/// Everything to enforce; each list is in the order in which policies are looked up.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Plan {
-    /// What `out` policies say.
+    /// The `out` policies.
     pub leaving: Vec<Entry>,
-    /// What `in` policies say.
+    /// The `in` policies.
     pub arriving: Vec<Entry>,
-    /// What `fwd` policies say.
+    /// The `fwd` policies.
     pub passing: Vec<Entry>,
-    /// Whether what only `in` or only `fwd` policies let through comes out of a device of its own.
+    /// Whether decrypted packets that only `in` or only `fwd` policies let through are delivered by separate devices.
     pub has_doors: bool,
     /// UDP ports at which protected packets arrive.
     pub udp_ports: BTreeSet<u16>,
-    /// Outer addresses, ours and the peer's, between which policies protect traffic too: both ends are their own
-    /// gateways.
+    /// Pairs of outer addresses (the gateway's, the peer's) between which policies protect traffic too: both ends are
+    /// their own gateways.
     pub gateway_peers: BTreeSet<(IpAddr, IpAddr)>,
-    /// Outer source and destination of every association whose packets travel in this network namespace.
+    /// Outer source and destination of every SA whose packets pass this network namespace.
     pub outer: BTreeSet<(IpAddr, IpAddr)>,
-    /// Whose sockets send our outer packets.
+    /// Users whose sockets send the gateway's outer packets.
     pub senders: Senders,
 }
 
-/// Whose sockets send outer packets of ours.
+/// Users whose sockets send the gateway's outer packets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Senders {
-    /// There is no gateway.
+    /// None: there is no gateway.
     #[default]
     Nobody,
-    /// These users, by the numbers that the network namespace knows them by.
+    /// These user ids, as seen from the network namespace.
     Users(BTreeSet<u32>),
-    /// A gateway whose number in the network namespace is not known.
+    /// Any: the gateway's user id in the network namespace is not known.
     Anybody,
 }
 
 impl Senders {
-    /// These and those.
+    /// The users of both.
     pub(crate) fn and(&self, others: &Self) -> Self {
         match (self, others) {
             (Self::Nobody, some) | (some, Self::Nobody) => some.clone(),
@@ -117,8 +117,8 @@ impl Family {
 }
 
 impl Plan {
-    /// Adds a policy at the end of its direction's list. `reachable` says whether an association exists for it, `mtu`
-    /// what fits into that.
+    /// Appends a policy to its direction's list. `reachable`: whether an SA exists for it; `mtu`: the largest packet
+    /// that fits this SA.
     pub(crate) fn push(&mut self, policy: &Policy, reachable: bool, mtu: Option<u32>) {
         let verdict = verdict(&policy.action, reachable);
         let entry = Entry {
@@ -134,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// The plan of a list of policies, all of whose associations exist.
+    /// The plan of a list of policies, all of whose SAs exist.
     #[cfg(test)]
     pub(crate) fn of(policies: &[std::sync::Arc<Policy>]) -> Self {
         let mut plan = Self::default();
@@ -144,14 +144,14 @@ impl Plan {
         plan
     }
 
-    /// Whether anything of this family is to be steered at all.
+    /// Whether there are `out` policies of this family, which need routing rules.
     pub(crate) fn steers(&self, family: Family) -> bool {
         self.leaving
             .iter()
             .any(|entry| entry.family() == Some(family))
     }
 
-    /// Whether packets between two addresses belong into the tunnel, by any policy.
+    /// Whether any policy protects packets between two addresses.
     pub(crate) fn protects(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.leaving.iter().any(|entry| {
             entry.verdict == Disposition::Protect
@@ -160,13 +160,14 @@ impl Plan {
         })
     }
 
-    /// Our own table: for each destination of protected traffic the largest packet that fits. A destination inside a
-    /// wider one shares its limit and the reverse, because the kernel looks for the longest prefix only.
+    /// The contents of the gateway's routing table: for each destination of protected traffic the largest packet that
+    /// fits. A destination inside a wider one also gets its limit and the reverse, because the kernel uses the longest
+    /// prefix only.
     pub(crate) fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
         let own = self.own_fits();
         let lens: BTreeSet<u8> = own.keys().map(|(_, _, len)| *len).collect();
         let shared = own.keys().map(|&(family, address, len)| {
-            // Wider ones begin where this one's address is cut; those inside it follow it in this order.
+            // Wider prefixes begin at this address masked to their length; prefixes inside it follow it in the map.
             let wider = lens.range(..len).filter_map(|&len| {
                 let wider = masked(Prefix { address, len });
                 own.get(&(family, wider.address, len))
@@ -181,7 +182,7 @@ impl Plan {
         shared.collect()
     }
 
-    /// For each destination of protected traffic what its own policies say.
+    /// For each destination of protected traffic the limit of its own policies.
     fn own_fits(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
         let mut own: BTreeMap<_, Fit> = BTreeMap::new();
         for entry in &self.leaving {
@@ -214,7 +215,7 @@ impl Plan {
 }
 
 impl Entry {
-    /// The one family of both addresses; a selector that mixes families matches nothing.
+    /// The family of both addresses; none for a selector with mixed families, which matches nothing.
     pub(crate) fn family(&self) -> Option<Family> {
         match (
             self.selector.source.address,
@@ -226,7 +227,7 @@ impl Entry {
         }
     }
 
-    /// Whether it asks for a port, or a type of ICMP: facts that later fragments do not carry.
+    /// Whether it matches by port, or by ICMP type or code, which later fragments do not carry.
     pub(crate) fn asks_ports(&self) -> bool {
         match self.selector.upper {
             Upper::Any => false,
@@ -243,13 +244,13 @@ impl Entry {
         }
     }
 
-    /// Whether it asks for a type or code of ICMP, which a routing rule cannot.
+    /// Whether it matches by ICMP type or code, which a routing rule cannot.
     pub(crate) fn asks_icmp_type(&self) -> bool {
         matches!(self.selector.upper, Upper::Icmp { .. }) && self.asks_ports()
     }
 }
 
-/// setkey's level `use` protects where it can and passes in clear where it cannot, in both directions.
+/// setkey's level `use` protects if an SA exists, and otherwise lets pass unencrypted, in both directions.
 fn verdict(action: &Action, reachable: bool) -> Disposition {
     match action {
         Action::Discard => Disposition::Discard,
@@ -267,13 +268,13 @@ fn verdict(action: &Action, reachable: bool) -> Disposition {
     }
 }
 
-/// Whether nothing but transport mode is applied.
+/// Whether only transport mode is applied.
 fn is_transport(action: &Action) -> bool {
     matches!(action, Action::Protect(templates)
         if templates.iter().all(|template| template.mode == Mode::Transport))
 }
 
-/// The selector without host bits behind its prefixes.
+/// The selector with the host bits of its prefixes cleared.
 fn normal(selector: Selector) -> Selector {
     Selector {
         source: masked(selector.source),

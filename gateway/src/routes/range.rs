@@ -1,4 +1,4 @@
-//! Addresses from one to another, as numbers: what prefixes become where they are compared, cut and joined.
+//! Ranges of addresses, as numbers: the form in which prefixes are compared, cut and joined.
 
 use super::plan::Family;
 use ipsec::policy::Prefix;
@@ -20,7 +20,7 @@ impl Range {
         Self { first: 0, last }
     }
 
-    /// The addresses of a prefix without host bits.
+    /// The addresses of a prefix whose host bits are zero.
     pub(crate) fn of(prefix: Prefix) -> Self {
         let first = match prefix.address {
             IpAddr::V4(address) => u128::from(u32::from(address)),
@@ -41,14 +41,14 @@ impl Range {
         Self::of(Prefix { address, len })
     }
 
-    /// What lies in both.
+    /// The addresses that lie in both.
     pub(crate) fn within(self, other: Self) -> Option<Self> {
         let first = self.first.max(other.first);
         let last = self.last.min(other.last);
         (first <= last).then_some(Self { first, last })
     }
 
-    /// The prefix of a family that holds just these addresses, if there is one.
+    /// The prefix that has exactly these addresses, if there is one.
     pub(crate) fn as_prefix(self, family: Family) -> Option<Prefix> {
         let differing = self.first ^ self.last;
         let hosts = u128::BITS - differing.leading_zeros();
@@ -60,7 +60,7 @@ impl Range {
     }
 }
 
-/// Whatever lies in one of these ranges, as ranges in their order between which something lies.
+/// The union of these ranges, as sorted ranges that neither overlap nor touch.
 pub(crate) fn joined(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     let mut sorted: Vec<_> = ranges.into_iter().collect();
     sorted.sort_unstable();
@@ -76,7 +76,7 @@ pub(crate) fn joined(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     joined
 }
 
-/// The address that a number stands for.
+/// Converts a number to the address.
 pub(crate) fn address(number: u128, family: Family) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::from(number as u32).into(),

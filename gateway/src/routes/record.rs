@@ -1,7 +1,8 @@
-//! A note beside the control socket of what is ours in the kernel, for a later `run` or `down` after this gateway died.
+//! A file beside the control socket that records what the gateway has installed in the kernel, for a later `run` or
+//! `down` after this gateway died.
 //!
-//! What it says holds in one network namespace until the next boot, so it names both ([`network_namespace`]): whoever
-//! reads it elsewhere must not take its names for those of the rules that stand there.
+//! It is valid in one network namespace until the next boot, so it records both ([`network_namespace`]): read in
+//! another namespace, its names must not be taken for those of the rules there.
 
 mod inherit;
 pub(crate) mod network_namespace;
@@ -15,13 +16,13 @@ use network_namespace::NetworkNamespace;
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// The file's kind, behind the socket's name.
+/// The file's extension, appended to the socket's name.
 const KIND: &str = "state";
 
-/// What is noted. Names and numbers only, nothing secret.
+/// The record. It has names and numbers only, nothing secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The TUN device, or the one that is forwarded for.
+    /// The TUN device, or the inner device of a gateway without one.
     pub tun: String,
     /// Whether it is the latter.
     #[serde(default)]
@@ -30,22 +31,22 @@ pub(crate) struct Record {
     pub table: u32,
     /// The mark.
     pub mark: u32,
-    /// Kernel settings that were changed outside our own device, and their values before.
+    /// Kernel settings of other devices that the gateway has changed, and their previous values.
     #[serde(default)]
     pub settings: Vec<(String, String)>,
-    /// Where all this stands. Absent in notes of old, which were always read as if about here.
+    /// The network namespace and boot. Absent in records of old versions, which were always read as of this namespace.
     #[serde(default)]
     pub place: Option<NetworkNamespace>,
     /// The gateway's process.
     #[serde(default)]
     pub pid: u32,
-    /// Which state its numbers are kept in: one that is older by the next start of this boot is not believed.
+    /// The state file that has its sequence numbers: at the next start within this boot an older one is not accepted.
     #[serde(default)]
     pub numbers: Option<BootRecord>,
 }
 
 impl Record {
-    /// The note about a site, here and now.
+    /// The record of a site in the current network namespace and boot.
     pub(crate) fn of(site: &Site) -> io::Result<Self> {
         Ok(Self {
             tun: site.name().to_owned(),
@@ -59,7 +60,7 @@ impl Record {
         })
     }
 
-    /// The site it is about.
+    /// The site that it records.
     pub(crate) fn site(&self) -> Result<Site, BadSite> {
         if self.forwards {
             Site::forwarding(&self.tun, Some(self.table), self.mark)
@@ -68,7 +69,7 @@ impl Record {
         }
     }
 
-    /// Where that is, seen from here.
+    /// The state of the recorded network namespace, seen from the current one.
     pub(crate) fn whereabouts(&self) -> io::Result<network_namespace::NamespaceState> {
         match &self.place {
             Some(place) => place.seen_from_here(),
@@ -76,15 +77,14 @@ impl Record {
         }
     }
 
-    /// Sets the kernel's settings back; returns the names of those that no gateway ever changes, and that were left
-    /// alone.
+    /// Restores the kernel's settings; returns the names of those that no gateway ever changes, which are not touched.
     pub(crate) fn restore(&self) -> Vec<&str> {
         let (ours, others): (Vec<_>, _) = self
             .settings
             .iter()
             .partition(|(name, value)| is_ours(name, value));
         for (name, value) in ours {
-            // If it was changed since, or may not be changed now, it stays.
+            // An error is ignored: the setting then keeps its value.
             let _ = std::fs::write(format!("/proc/sys/{name}"), value);
         }
         others.into_iter().map(|(name, _)| name.as_str()).collect()
@@ -103,7 +103,7 @@ impl Record {
         })
     }
 
-    /// What the last gateway of this boot has noted of its numbers.
+    /// What the last gateway of this boot has recorded about its sequence numbers.
     pub(crate) fn noted_in_this_boot(folder: &Folder) -> Option<BootRecord> {
         let record = Self::load(folder).ok()??;
         let is_of_now = record
@@ -113,20 +113,20 @@ impl Record {
         record.numbers.filter(|_| is_of_now)
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes it atomically.
     pub(crate) fn save(&self, folder: &Folder) -> io::Result<()> {
         let text = serde_json::to_vec(self)?;
         folder.write(KIND, &text).map_err(io::Error::other)
     }
 
-    /// Takes it away.
+    /// Deletes it.
     pub(crate) fn remove(folder: &Folder) -> io::Result<()> {
         folder.remove(KIND).map_err(io::Error::other)
     }
 }
 
-/// The settings that a gateway changes outside its own device, with the values they can have: the only ones that a note
-/// is believed about, whatever else it says. `run/interface.rs` changes them.
+/// The settings that a gateway changes on other devices, with the values they can have. No other settings of a record
+/// are restored. `run/interface.rs` changes them.
 fn is_ours(name: &str, value: &str) -> bool {
     let device = name
         .strip_prefix("net/ipv4/conf/")

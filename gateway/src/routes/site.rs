@@ -1,4 +1,4 @@
-//! Names and numbers by which everything of one gateway is known to the kernel.
+//! Names and numbers that identify everything that one gateway installs in the kernel.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ pub(crate) const DEFAULT_TUN: &str = "esp0";
 /// The routing table's number for [`DEFAULT_TUN`].
 pub(crate) const DEFAULT_TABLE: u32 = 4500;
 
-/// The mark on packets that are not for the tunnel; the next higher bit says "for the tunnel".
+/// The mark on packets that are not for the tunnel; the next higher bit marks packets for the tunnel.
 pub(crate) const DEFAULT_MARK: u32 = 0x1000_0000;
 
-/// Routing rules of one gateway: preferences from its first on.
+/// Size of one gateway's block of routing rule preferences.
 pub(crate) const PREFERENCES_PER_SITE: u32 = 1000;
 
-/// Names and numbers by which everything of one gateway is known to the kernel.
+/// Names and numbers that identify everything that one gateway installs in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Site {
     name: String,
@@ -29,8 +29,8 @@ pub(crate) struct Site {
 pub(crate) struct BadSite(String);
 
 impl Site {
-    /// A gateway with a TUN device. Checks what the user gave. Without `table` the default device has 4500 and others
-    /// one of the 19 behind it.
+    /// A gateway with a TUN device. Checks the user's values. Without `table` the default device has table 4500, others
+    /// one of the following 19.
     pub(crate) fn new(tun: &str, table: Option<u32>, mark: u32) -> Result<Self, BadSite> {
         Self::check(tun, false, table, mark)
     }
@@ -70,7 +70,7 @@ impl Site {
         })
     }
 
-    /// The device by which everything of this gateway is named.
+    /// The device from which the other names of this gateway are derived.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -85,8 +85,8 @@ impl Site {
         self.forwards.then_some(&*self.name)
     }
 
-    /// The devices for what `in` policies alone let through, and for what `fwd` policies alone do. A name of 15 letters
-    /// is the kernel's limit, and each of these is longer than the TUN device's.
+    /// The devices for decrypted packets that only `in` policies let through, and for those that only `fwd` policies
+    /// do. Their names are longer than the TUN device's; the kernel's limit is 15 characters.
     pub(crate) fn doors(&self) -> [String; 2] {
         ["in", "fwd"].map(|way| format!("{}-{way}", self.name))
     }
@@ -96,18 +96,18 @@ impl Site {
         self.table
     }
 
-    /// The bit on packets that must not enter the tunnel: our own outer packets, and bypassed ones.
+    /// The bit on packets that must not enter the tunnel: the gateway's own outer packets, and bypassed ones.
     pub(crate) fn outside_mark(&self) -> u32 {
         self.mark
     }
 
-    /// The bit on packets that must enter the tunnel where a routing rule cannot tell.
+    /// The bit on packets that must enter the tunnel but that routing rules cannot match.
     pub(crate) fn inside_mark(&self) -> u32 {
         self.mark << 1
     }
 
-    /// The bit on IPv6 packets that came out of the tunnel, where XFRM is asked about them: the third of a row, or the
-    /// one before the first where the row would not end.
+    /// The bit on decrypted IPv6 packets, while XFRM policies are in use: the bit above the other two, or the bit below
+    /// them if there is none above.
     pub(crate) fn opened_mark(&self) -> u32 {
         match self.mark.leading_zeros() {
             0 | 1 => self.mark >> 1,
@@ -138,7 +138,7 @@ impl Site {
     }
 }
 
-/// 4501 to 4519 by name, so that a restart finds the same number.
+/// 4501 to 4519, derived from the name, so that a restart has the same number.
 fn default_table(tun: &str) -> u32 {
     if tun == DEFAULT_TUN {
         return DEFAULT_TABLE;

@@ -1,11 +1,11 @@
 //! The routing rules and routes that lead protected traffic, and only that, to the TUN device.
 //!
 //! ```text
-//!   first        marked "outside"  ──► behind the block     our own outer packets, bypassed ones
-//!   first + 1    marked "inside"   ──► our table            what the firewall's chains have recognised
+//!   first        marked "outside"  ──► end of the block     the gateway's own outer packets, bypassed ones
+//!   first + 1    marked "inside"   ──► gateway's table      packets marked by the firewall's chains
 //!   first + 2 …  one policy each, in their order:
-//!                  protect ──► our table   bypass ──► behind the block   discard ──► dropped
-//!   first + 999  nothing: where "behind the block" is
+//!                  protect ──► gateway's table   bypass ──► end of the block   discard ──► dropped
+//!   first + 999  end of the block: a rule without action, the target of `goto`
 //! ```
 
 use super::plan::{Disposition, Entry, Family, Plan};
@@ -14,10 +14,10 @@ use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Upper};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The protocol number by which rules and routes of ours are known (`ip rule` shows it; unassigned elsewhere).
+/// The protocol number that identifies the gateway's rules and routes (shown by `ip rule`; not assigned otherwise).
 pub(crate) const OWNER: u8 = 229;
 
-/// The preference of "unreachable" behind the TUN device's routes, the largest the kernel's own tools use.
+/// The metric of the "unreachable" routes, after the TUN device's routes: the largest that the kernel's own tools use.
 const LAST_METRIC: u32 = 4_278_198_272;
 
 /// One `ip rule`.
@@ -25,7 +25,7 @@ const LAST_METRIC: u32 = 4_278_198_272;
 pub(crate) struct RoutingRule {
     /// IPv4 or IPv6.
     pub family: Family,
-    /// Smaller ones are asked first.
+    /// Rules with smaller values are looked up first.
     pub preference: u32,
     /// What it does.
     pub action: RuleAction,
@@ -46,36 +46,36 @@ pub(crate) struct RoutingRule {
 /// What a rule does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum RuleAction {
-    /// Look into this table.
+    /// Look up this table.
     Lookup(u32),
-    /// Go on at this preference.
+    /// Continue at this preference.
     Goto(u32),
     /// Drop the packet.
     Drop,
-    /// Nothing: a place to go to.
+    /// No action: the target of `goto`.
     Nothing,
 }
 
-/// One route of our table.
+/// One route of the gateway's table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Route {
     /// IPv4 or IPv6.
     pub family: Family,
     /// Destination.
     pub destination: Prefix,
-    /// By the TUN device, or nowhere.
+    /// Whether it leads to the TUN device; otherwise it is "unreachable".
     pub by_tun: bool,
     /// The largest packet that fits.
     pub mtu: Option<u32>,
-    /// Larger packets are led there all the same, uncut; only TCP is told what fits.
+    /// Larger packets are routed there too, and not fragmented; only TCP's MSS is limited to what fits.
     pub whole: bool,
-    /// Where several routes fit, the smallest wins.
+    /// Of several routes with the same destination, the smallest is used.
     pub metric: u32,
 }
 
 impl Plan {
-    /// Whether policies ask for things that routing rules cannot, or are too many for them, so that packets must be
-    /// marked by the firewall.
+    /// Whether policies match fields that routing rules cannot, or are too many for the block, so that the firewall
+    /// must mark packets.
     pub(crate) fn needs_marks(&self) -> bool {
         self.leaving.iter().any(Entry::asks_icmp_type) || self.is_large()
     }
@@ -121,7 +121,7 @@ fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<RoutingRule> {
             site.inside_mark(),
         ),
     ];
-    // Asked once: it counts the rules of every policy.
+    // Computed once: it counts the rules of every policy.
     let is_large = plan.is_large();
     let expressible = plan
         .leaving
@@ -131,8 +131,8 @@ fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<RoutingRule> {
         let action = match entry.verdict {
             Disposition::Protect => RuleAction::Lookup(site.table()),
             Disposition::Bypass => RuleAction::Goto(behind),
-            // The kernel also asks these rules whether an arriving packet's answer would go where it came from. So
-            // what shares its way with protected traffic is led there too, to be discarded and counted.
+            // The kernel's reverse path check (rp_filter) uses these rules too. So discarded traffic to destinations
+            // of protected traffic is routed to the TUN device as well, where it is discarded and counted.
             Disposition::Discard if plan.protects_some(entry.selector.destination) => {
                 RuleAction::Lookup(site.table())
             }
@@ -154,7 +154,7 @@ fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<RoutingRule> {
     rules
 }
 
-/// Protocol and ports of the rules that one policy needs; none if only the firewall can tell its packets.
+/// Protocol and ports of the rules that one policy needs; none if only the firewall can match its packets.
 fn uppers(entry: &Entry) -> Vec<(Option<u8>, Option<u16>, Option<u16>)> {
     match entry.selector.upper {
         Upper::Any => vec![(None, None, None)],
@@ -175,7 +175,7 @@ fn uppers(entry: &Entry) -> Vec<(Option<u8>, Option<u16>, Option<u16>)> {
     }
 }
 
-/// All routes of our table. The "unreachable" ones come first: they must stand before any rule leads there.
+/// All routes of the gateway's table. The "unreachable" ones come first: they must exist before a rule leads there.
 pub(crate) fn routes(plan: &Plan) -> Vec<Route> {
     let mut routes: Vec<_> = [
         (Family::V4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),

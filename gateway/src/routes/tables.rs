@@ -1,24 +1,24 @@
-//! The kernel's rules and routes as one asks for them, so that a test can stand in for the kernel and refuse any step.
+//! An interface to the kernel's rules and routes, which tests implement with a model that can fail at any step.
 
 use super::netlink::Netlink;
 use super::steering::{Route, RoutingRule};
 use std::io;
 
-/// Reading and writing rules and routes of ours, one at a time.
+/// Reads and writes the gateway's rules and routes.
 pub(crate) trait Tables {
     /// Index of the device of this name, if there is one.
     fn device(&mut self, name: &str) -> io::Result<Option<u32>>;
-    /// Our rules with preferences from `first` on, as many as a block has.
+    /// The gateway's rules in the block of preferences that begins at `first`.
     fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>>;
     /// Adds a rule.
     fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
-    /// Takes a rule away.
+    /// Deletes a rule.
     fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
-    /// Our routes in a table. `tun` is the index of the TUN device.
+    /// The gateway's routes in a table. `tun` is the index of the TUN device.
     fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>>;
     /// Adds a route to a table, or replaces the one with this destination and metric.
     fn put_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()>;
-    /// Takes a route out of a table.
+    /// Deletes a route of a table.
     fn delete_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()>;
 }
 
@@ -52,7 +52,7 @@ impl Tables for Netlink {
     }
 }
 
-/// Success also where another program has deleted the object before.
+/// Counts as success if another program has deleted the object already.
 pub(crate) fn ignore_absent(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Ok(()),

@@ -1,11 +1,11 @@
-//! Devices of associations with `-o interface=NAME`: made when the first one names it, kept as long as a route leads
-//! there.
+//! Devices of associations with `-o interface=NAME`: made when the first one names it, kept as long as a route leads to
+//! it.
 //!
-//! Fail closed: a device outlives its associations, the gateway and its death, for a route that leads nowhere is lost
-//! traffic and a route that is gone is traffic in clear by the next one that fits. What is routed into a device without
-//! association, or without gateway, is dropped.
+//! Fail closed: a device stays when its associations are deleted and when the gateway stops or is killed. A route to a
+//! device without a gateway loses traffic; if the route disappeared, the next matching route would carry the traffic
+//! unencrypted. Packets routed into a device without an association, or without a gateway, are dropped.
 //!
-//! And the *doors*: two devices by which packets come out of the tunnel that `in` or `fwd` policies alone let through.
+//! Also the *doors*: two devices for decrypted packets that only `in` or only `fwd` policies allow.
 
 use super::forward::{fault, is_as_before};
 use super::interface;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// IPv6 works above this alone; smaller paths get fragments.
+/// IPv6 needs at least this MTU; packets for smaller paths are fragmented.
 const MIN_MTU_BYTES: u32 = 1280;
 
 /// The devices of a gateway beside its first.
@@ -71,8 +71,9 @@ impl Devices {
         found.map(|(name, _)| name.to_string())
     }
 
-    /// Makes the two devices by which the kernel learns what policies allow of a packet, where `in` and `fwd` can
-    /// differ. They stay as long as the gateway runs: packets judged by older policies may still be on their way.
+    /// Makes the two devices by which the kernel distinguishes whether `in` or `fwd` policies allow a packet, where
+    /// these can differ. They stay as long as the gateway runs: packets checked against older policies may still be
+    /// queued.
     pub(super) fn open_doors(&mut self, site: &Site, netlink: &mut Netlink) -> io::Result<()> {
         for (number, name) in [IN_ONLY_DEVICE, FWD_ONLY_DEVICE]
             .into_iter()
@@ -87,7 +88,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Whether there are these two.
+    /// Whether the two devices exist.
     pub(super) fn has_doors(&self) -> bool {
         self.has_doors
     }
@@ -104,12 +105,13 @@ impl Devices {
             ))
         })?;
         interface::prepare(name, &self.warn);
-        // No route leads back by a door: a path check, however loose, forgives that only a device with an address.
+        // No route leads back through a door: even a loose reverse path check allows that only for a device with an
+        // address.
         netlink.add_dummy_address(door.index)?;
         Ok(door)
     }
 
-    /// Makes every device that is named; `mtu` is what fits through it, where that is known.
+    /// Makes every device that is named; `mtu` is the largest packet that it carries, where that is known.
     pub(super) fn open(
         &mut self,
         interface: &Interface,
@@ -133,7 +135,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Removes those that `named` does not name and no route leads to.
+    /// Removes devices that are not in `named` and that no route leads to.
     pub(super) fn close(&mut self, named: &[Interface], netlink: &mut Netlink) -> io::Result<()> {
         let asked_for =
             |name: &str| name == self.first || named.iter().any(|known| *known.name == *name);
@@ -149,7 +151,7 @@ impl Devices {
         Ok(())
     }
 
-    /// What is wrong with them by now, in plain words.
+    /// What has happened to them, as text.
     pub(super) fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
         let mut words = Vec::new();
         for (name, device) in &self.held {
@@ -161,7 +163,8 @@ impl Devices {
         Ok(words)
     }
 
-    /// Puts them back: as they were, or others in their place. Routes that led there were not ours, and stay away.
+    /// Restores the devices: as they were, or new ones in their place. Routes through them were made by others and are
+    /// not restored.
     pub(super) fn restore(&mut self, netlink: &mut Netlink) -> io::Result<()> {
         let mut outcome = Ok(());
         for (name, device) in &self.held {
@@ -195,7 +198,7 @@ impl Devices {
             .insert(Arc::clone(&interface.name), Device { number, mtu });
     }
 
-    /// A new device, or one that this gateway has left behind.
+    /// A new device, or an existing one that this gateway left.
     fn make(&self, name: &str, mtu: u32, netlink: &mut Netlink) -> io::Result<Tun> {
         let known = netlink.link(name)?.is_some();
         let left_behind = netlink.links_called(&self.alias)?;

@@ -1,4 +1,4 @@
-//! The plaintext end: the TUN device, or the Ethernet device that hosts behind this gateway use.
+//! The plaintext side: the TUN device, or the Ethernet device that hosts behind this gateway use.
 
 use super::{RunOptions, interface};
 use crate::failure::Failure;
@@ -16,11 +16,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Where packets of hosts come from and go to.
+/// Where plaintext packets come from and go to.
 pub(super) enum Plaintext {
     /// The kernel routes them into a device of our own.
     Tun { tun: Arc<Tun>, trains: bool },
-    /// They are taken where they arrive.
+    /// They are read from the Ethernet device on which they arrive.
     Ethernet {
         device: Ethernet,
         handle: EthernetHandle,
@@ -28,7 +28,8 @@ pub(super) enum Plaintext {
     },
 }
 
-/// Its ends: what the outbound direction reads, what the inbound one writes, and what tells senders of packets too big.
+/// Its ends: the source of the outbound direction, the sink of the inbound one, and the sink for "packet too big"
+/// messages to senders.
 pub(super) type PlaintextEnds = (
     Box<dyn PlaintextSource>,
     Box<dyn PlaintextSink>,
@@ -36,7 +37,7 @@ pub(super) type PlaintextEnds = (
 );
 
 impl Plaintext {
-    /// Opens it. Nothing leads there yet, and nothing is taken.
+    /// Opens it. No route leads to it yet, and no packets are read.
     pub(super) fn open(
         site: &Site,
         options: &RunOptions,
@@ -60,7 +61,7 @@ impl Plaintext {
         }
     }
 
-    /// The TUN device, for the gateway after this one, and what it can do.
+    /// The TUN device and its offloads, for the handover to the next gateway.
     pub(super) fn share(&self) -> Option<(OwnedFd, TunOffloads)> {
         match self {
             Self::Tun { tun, .. } => Some((tun.share().ok()?, tun.offloads)),
@@ -68,7 +69,7 @@ impl Plaintext {
         }
     }
 
-    /// What is wrong with the TUN device by now, in plain words.
+    /// What has happened to the TUN device, as text.
     pub(super) fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
         let Self::Tun { tun, .. } = self else {
             return Ok(Vec::new());
@@ -80,7 +81,7 @@ impl Plaintext {
         Ok(words)
     }
 
-    /// Puts the TUN device back: as it was, or another one in its place.
+    /// Restores the TUN device: as it was, or a new one in its place.
     pub(super) fn restore(
         &mut self,
         tunnels: &TunDevices,
@@ -97,7 +98,7 @@ impl Plaintext {
         if let Some(other) = tun.name_now()
             && netlink.link(&other)? == Some(tun.index)
         {
-            // Renamed for good: sinks may hold it open for as long as they have nothing to deliver.
+            // It was renamed and must be deleted explicitly: sinks may hold it open until they have packets to deliver.
             netlink.delete_link(tun.index)?;
         }
         let known = Some(tun.offloads);
@@ -107,7 +108,7 @@ impl Plaintext {
         Ok(())
     }
 
-    /// Its ends, for a gateway that starts.
+    /// Its source and sinks, for a gateway that starts.
     pub(super) fn ends(
         &mut self,
         tunnels: &TunDevices,
@@ -136,7 +137,7 @@ impl Plaintext {
         }
     }
 
-    /// Tells a forwarding device which addresses are this host's, by now.
+    /// Updates the addresses that a forwarding device treats as this host's.
     pub(super) fn know_addresses(&self, netlink: &mut Netlink) -> io::Result<()> {
         if let Self::Ethernet { device, handle, .. } = self {
             let all = netlink.addresses_by_device()?;
@@ -149,7 +150,7 @@ impl Plaintext {
         Ok(())
     }
 
-    /// What it can do and has done, in words.
+    /// Its features and statistics, as text.
     pub(super) fn describe(&self) -> Vec<String> {
         match self {
             Self::Tun { tun, .. } => report::offloads(tun.offloads),
@@ -167,7 +168,7 @@ impl Plaintext {
     }
 }
 
-/// The device of the gateway before this one, where it is the one that is wanted: with the same trials.
+/// The device inherited from the previous gateway, if it has the wanted name and its offloads were tried as wanted.
 fn adopt(name: &str, queue: OwnedFd, abilities: TunOffloads, trains: bool) -> Option<Arc<Tun>> {
     let tried = abilities != TunOffloads::default();
     let tun = Tun::adopt(queue, abilities).ok()?;
@@ -191,7 +192,8 @@ fn tun_named(
     Ok(Arc::new(tun))
 }
 
-/// What is wrong with a device of ours by now. Another's device of the same name is none of ours.
+/// What has happened to the gateway's device, if anything. A device of the same name that another program made is left
+/// alone.
 pub(super) fn fault(tun: &Tun, mtu: u32, netlink: &mut Netlink) -> io::Result<Option<String>> {
     let name = &tun.name;
     let what = match tun.name_now() {
@@ -208,9 +210,8 @@ pub(super) fn fault(tun: &Tun, mtu: u32, netlink: &mut Netlink) -> io::Result<Op
     Ok(Some(format!("device {name} {what}")))
 }
 
-/// Gives a device that is there still its name and MTU again, and takes it up. Where it is gone, or refuses, another
-/// has to take its place, which takes longer: the kernel takes a device away only once no processor looks at it any
-/// more.
+/// Restores the name and MTU of a device that still exists, and sets it up. If it does not exist or cannot be changed,
+/// a new one has to replace it, which takes longer: the kernel deletes a device only when no CPU uses it any more.
 pub(super) fn is_as_before(tun: &Tun, mtu: u16, netlink: &mut Netlink) -> io::Result<bool> {
     let Some(now) = tun.name_now() else {
         return Ok(false);

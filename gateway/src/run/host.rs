@@ -1,4 +1,4 @@
-//! The host around the engine: TUN device, sockets, the kernel's tables, and the data plane that stands between them.
+//! The host around the data plane: TUN device, sockets, the kernel's tables.
 
 mod engine;
 mod planning;
@@ -43,13 +43,13 @@ pub(super) struct Host {
     databases: Databases,
     outside: OuterNetwork,
     plan: Option<Plan>,
-    /// Whose sockets ours are.
+    /// The user of the gateway's sockets, for the drop rules.
     senders: Senders,
-    /// Our addresses, as last seen.
+    /// This host's addresses, as last read.
     local: Vec<IpAddr>,
-    /// When the NATs before a peer were last reminded.
+    /// When the last keepalive was sent for an association.
     reminded: HashMap<SaId, u64>,
-    /// What dummy packets are made of.
+    /// Random bits for dummy packets.
     random: IvSource,
     engine: Option<DataPlane>,
     options: dataplane::Options,
@@ -57,7 +57,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Opens the device. Nothing leads there yet.
+    /// Opens the device. No route leads to it yet.
     pub(super) fn new(
         site: Site,
         options: &RunOptions,
@@ -105,17 +105,17 @@ impl Host {
         &mut self.installed
     }
 
-    /// What is known of paths.
+    /// The learnt path MTUs.
     pub(super) fn paths(&self) -> &PmtuCache {
         &self.paths
     }
 
-    /// Devices of associations of their own, and what fits through each.
+    /// Devices with associations of their own, and the MTU of each.
     pub(super) fn devices(&self) -> Vec<(String, u32)> {
         self.devices.describe()
     }
 
-    /// How batches are read and waited for, in words.
+    /// How batches are read and waited for, as text.
     pub(super) fn polling(&self) -> String {
         let dataplane::Options {
             batch,
@@ -140,17 +140,17 @@ impl Host {
         self.installed.site().tun().unwrap_or_default()
     }
 
-    /// The Ethernet device whose hosts are forwarded for instead.
+    /// The Ethernet device of --forward, if it is used instead.
     pub(super) fn forward(&self) -> Option<&str> {
         self.installed.site().forward()
     }
 
-    /// What the plaintext end can do and has done, in words.
+    /// Features and statistics of the plaintext side, as text.
     pub(super) fn plaintext(&self) -> Vec<String> {
         self.plaintext.describe()
     }
 
-    /// What is bound, in words.
+    /// The open sockets, as text.
     pub(super) fn sockets(&self) -> Vec<String> {
         self.sockets.describe()
     }
@@ -181,12 +181,12 @@ impl Host {
         Ok(())
     }
 
-    /// Stops the threads; what is in flight still leaves.
+    /// Stops the threads; packets in flight are still sent.
     pub(super) fn stop(&mut self) {
         self.engine = None;
     }
 
-    /// What the gateway after this one can use, once the threads have stopped.
+    /// The descriptors that the next gateway can use, once the threads have stopped.
     pub(super) fn part(&self, options: &RunOptions) -> (Parting, Vec<OwnedFd>) {
         let (mut descriptors, mut sockets) = (Vec::new(), Vec::new());
         let tun = self.plaintext.share().map(|(queue, abilities)| {
@@ -206,7 +206,7 @@ impl Host {
         (parting, descriptors)
     }
 
-    /// What the threads have done.
+    /// The threads' counters.
     pub(super) fn totals(&self) -> Totals {
         self.engine
             .as_ref()
@@ -214,7 +214,7 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// The devices by which peers are reached that are their own gateways, over IPv4.
+    /// The devices to IPv4 peers whose own address is protected too.
     pub(super) fn devices_to_gateway_peers(&mut self) -> BTreeSet<String> {
         let mark = self.installed.site().outside_mark();
         let peers = self.plan.iter().flat_map(|plan| plan.gateway_peers.clone());
@@ -228,7 +228,7 @@ impl Host {
         devices.map(|(name, _)| name).collect()
     }
 
-    /// RFC 3948 4: where nothing has left for as long as an association says, its NATs are reminded of it.
+    /// RFC 3948 4: an association that has sent nothing for its keepalive interval sends a NAT keepalive.
     pub(super) fn remind(&mut self, snapshot: &Snapshot, now: u64) {
         for sa in snapshot.sas().filter(|sa| sa.config.keepalive > 0) {
             let config = &sa.config;
@@ -245,7 +245,7 @@ impl Host {
         self.reminded.retain(|id, _| snapshot.find(id).is_some());
     }
 
-    /// RFC 4303 2.6: where nothing has left for as long as an association says, a packet leaves that carries nothing.
+    /// RFC 4303 2.6: an association that has sent nothing for its dummy interval sends a dummy packet.
     pub(super) fn send_dummies(&mut self, snapshot: &Snapshot, now: u64) {
         for sa in snapshot.sas().filter(|sa| sa.config.dummy > 0) {
             let config = &sa.config;
@@ -258,7 +258,7 @@ impl Host {
         }
     }
 
-    /// One packet that carries nothing. What has reached its end sends nothing any more, not even that.
+    /// Sends one dummy packet. An association past its hard limit sends none.
     pub(super) fn send_dummy(&mut self, sa: &Sa, now: u64) {
         if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
             let outer = Outer::without_inner(&sa.config);
@@ -271,11 +271,11 @@ impl Host {
         self.devices.name(number)
     }
 
-    /// Tells what the host does not let through.
+    /// Warns if the host does not forward packets of the tunnel.
     pub(super) fn warn_about_host(&self) {
         // Without a TUN device the kernel forwards nothing for us.
         if let Some(plan) = self.plan.as_ref().filter(|_| self.forward().is_none()) {
-            // A single address to be forwarded for is most likely our own.
+            // A single address as destination is most likely this host's own.
             let forwards = |family| {
                 plan.passing.iter().any(|entry| {
                     let prefix = entry.selector.destination;
@@ -291,7 +291,8 @@ impl Host {
         }
     }
 
-    /// Packet rings for native ESP; what they take the kernel need not see, where it can be told so.
+    /// Opens packet rings for native ESP. Where possible, rules keep the kernel's IP layer from processing the packets
+    /// that they receive.
     fn put_rings(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let mark = self.installed.site().outside_mark();
         let netlink = &mut self.outside.netlink;
@@ -347,7 +348,7 @@ impl Kernel for Host {
         let plan = self.plan(snapshot, &needs);
         self.installed.enforce(&plan)?;
         self.plan = Some(plan);
-        // The new plan stands, so this refuses nothing any more; the next look at addresses tries again.
+        // The new plan is in force, so this error is only a warning; the next check of addresses tries again.
         let netlink = self.installed.netlink();
         if let Err(error) = self.devices.close(snapshot.interfaces(), netlink) {
             (self.warn)(&format!("an unused device could not be deleted: {error}"));

@@ -1,4 +1,4 @@
-//! Path MTUs that ICMP reports, accepted only if the message quotes a packet that was sent lately.
+//! Path MTUs that ICMP reports, accepted only if the message quotes a packet that was sent recently.
 
 use arc_swap::ArcSwap;
 use dataplane::io::{MtuReportCheck, PmtuCache};
@@ -11,10 +11,10 @@ use std::sync::{Arc, OnceLock};
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_body;
 
-/// Where the databases will be found once the data plane runs; before that nothing has been sent.
+/// The databases, once the data plane runs; before that nothing has been sent.
 pub(super) type Databases = Arc<OnceLock<Arc<ArcSwap<Snapshot>>>>;
 
-/// The judge of the sockets.
+/// The check that the sockets apply to reported MTUs.
 pub(super) fn judge(databases: &Databases, paths: &PmtuCache) -> MtuReportCheck {
     let (databases, paths) = (Arc::clone(databases), paths.clone());
     Arc::new(move |peer, claim, quote| {
@@ -69,7 +69,7 @@ mod tests {
         for (spi, sequence) in [(0x1001, 101), (0x1001, 0xffff_0000), (0x1002, 99), (0, 0)] {
             assert_eq!(validated(1300, spi, sequence), None, "{spi:#x} {sequence}");
         }
-        // No path gets below what every IPv4 host takes.
+        // No path MTU is set below what every IPv4 host accepts.
         assert_eq!(validated(68, 0x1001, 99), Some(576));
     }
 }

@@ -4,10 +4,10 @@ use crate::routes::record::Record;
 use dataplane::io::Warn;
 use std::fs;
 
-/// The device takes packets from wherever the tunnel's far end says they come from: policy has checked that, and their
-/// way back leads by rules, which a strict reverse path check would not follow, or not through the tunnel at all, which
-/// even a loose one does not forgive a device without address. The larger of this and the setting for all devices
-/// counts.
+/// Sets the reverse path check of the device. Packets from the tunnel may have any source address: policy has checked
+/// that. The route back depends on routing rules, which a strict check does not follow, or leads elsewhere than through
+/// the tunnel, which even a loose check does not allow on a device without an address. The kernel uses the larger of
+/// this setting and that for all devices.
 pub(super) fn prepare(tun: &str, warn: &Warn) {
     let checks = match read("net/ipv4/conf/all/rp_filter").as_deref() {
         Some("1" | "2") => "2",
@@ -23,7 +23,7 @@ pub(super) fn prepare(tun: &str, warn: &Warn) {
     }
 }
 
-/// Whether packets between other hosts are forwarded at all. Turning that on is the administrator's decision.
+/// Warns if the kernel does not forward packets. Turning that on is the administrator's decision.
 pub(super) fn warn_without_forwarding(ipv4: bool, ipv6: bool, warn: &Warn) {
     let ways = [
         (ipv4, "net/ipv4/ip_forward", "net.ipv4.ip_forward"),
@@ -42,9 +42,9 @@ pub(super) fn warn_without_forwarding(ipv4: bool, ipv6: bool, warn: &Warn) {
     }
 }
 
-/// Where the tunnel's outer addresses are themselves protected, the way back to the peer leads by the tunnel, and a
-/// strict reverse path check would drop what arrives by `device`, even the peer's ARP. A loose one does not. Notes what
-/// was changed, for `down`.
+/// Where the tunnel's outer addresses are themselves protected, the route back to the peer leads through the tunnel,
+/// and a strict reverse path check would drop everything that arrives on `device`, even the peer's ARP. A loose one
+/// does not. Records what was changed, for `down`.
 pub(super) fn relax_rp_filter(device: &str, record: &mut Record, warn: &Warn) {
     let own = format!("net/ipv4/conf/{device}/rp_filter");
     let of_all = read("net/ipv4/conf/all/rp_filter");
@@ -63,14 +63,14 @@ pub(super) fn relax_rp_filter(device: &str, record: &mut Record, warn: &Warn) {
     }
 }
 
-/// Whether the reverse path check of a device is strict, which those that we have loosened are not.
+/// Whether the reverse path check of a device is strict; those that the gateway has relaxed are not.
 pub(super) fn has_strict_rp_filter(device: &str) -> bool {
     let one = read(&format!("net/ipv4/conf/{device}/rp_filter"));
     let all = read("net/ipv4/conf/all/rp_filter");
     one.is_some_and(|one| is_strict(&one, all.as_deref()))
 }
 
-/// The larger of the two counts.
+/// The kernel uses the larger of the two.
 fn is_strict(one: &str, all: Option<&str>) -> bool {
     let values = [Some(one), all];
     values.contains(&Some("1")) && !values.contains(&Some("2"))
@@ -86,19 +86,19 @@ pub(super) fn devices_with_strict_rp_filter(record: &Record) -> Vec<String> {
     strict.map(str::to_owned).collect()
 }
 
-/// Loosens it again; the note of what it was before stays.
+/// Relaxes it again; the record of its original value stays.
 pub(super) fn relax_rp_filter_again(device: &str) -> std::io::Result<()> {
     fs::write(format!("/proc/sys/net/ipv4/conf/{device}/rp_filter"), "2")
 }
 
-/// Whether IPv6 was switched off on this device, and not on the whole host.
+/// Whether IPv6 was disabled on this device, and not on the whole host.
 pub(super) fn lacks_ipv6(device: &str) -> bool {
     let off =
         |place: &str| read(&format!("net/ipv6/conf/{place}/disable_ipv6")).as_deref() == Some("1");
     off(device) && !off("all")
 }
 
-/// Switches it on again.
+/// Enables it again.
 pub(super) fn allow_ipv6(device: &str) -> std::io::Result<()> {
     fs::write(
         format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"),

@@ -1,7 +1,7 @@
 //! The file of a gateway: read at the start and at each SIGHUP.
 //!
-//! Its folder is opened before privileges are given up, and the file is found from there by its name: an editor puts a
-//! new file in the place of the old one.
+//! Its folder is opened before privileges are dropped, and the file is opened by its name from there each time: an
+//! editor replaces the old file by a new one.
 
 use crate::control::SetkeyText;
 use crate::failure::Failure;
@@ -22,12 +22,12 @@ pub(super) struct KeyFile {
     path: PathBuf,
     folder: OwnedFd,
     name: OsString,
-    /// Whose the gateway is.
+    /// The gateway's user.
     user: User,
 }
 
 impl KeyFile {
-    /// The file of this path, which need not be there, for a gateway of this user.
+    /// The file of this path, which need not exist, for a gateway of this user.
     pub(super) fn new(path: &Path, user: &User) -> Result<Self, Failure> {
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -48,17 +48,17 @@ impl KeyFile {
         })
     }
 
-    /// Whose the gateway is that reads it.
+    /// The user of the gateway that reads it.
     pub(super) fn user(&self) -> &User {
         &self.user
     }
 
-    /// Has its folder stay within reach.
+    /// Keeps its folder accessible.
     pub(super) fn stay_readable(&self, places: &mut AllowedFiles) -> io::Result<()> {
         places.read_files_in(self.folder.as_fd())
     }
 
-    /// What it holds now.
+    /// Reads its present content.
     pub(super) fn read(&self, warn: &Warn) -> Result<SetkeyText, Failure> {
         let cannot = |error: io::Error| cannot(&self.path, error);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -86,7 +86,7 @@ impl KeyFile {
 }
 
 impl KeyFile {
-    /// The gateway has given up what root may read. The user of `reload FILE` reads it for the gateway.
+    /// The gateway may no longer read what only root may. The user who runs `reload FILE` reads the file instead.
     fn may_not(&self) -> Failure {
         let path = self.path.display();
         Failure::new(format!(
@@ -103,7 +103,7 @@ fn cannot(path: &Path, error: impl Into<io::Error>) -> Failure {
     Failure::new(format!("cannot read {}: {}", path.display(), error.into()))
 }
 
-/// Which other users could know or choose the keys in a file. Pipes and the like are not checked.
+/// Which other users could read or replace the keys in a file. Pipes and other special files are not checked.
 fn doubt(found: &Metadata, user: &User) -> Option<String> {
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
     let is_ours = owner == user.uid() || User::is_trusted(owner);
@@ -116,7 +116,7 @@ fn doubt(found: &Metadata, user: &User) -> Option<String> {
     }
 }
 
-/// Into room that never moves while it fills, or each move would leave a copy of the keys behind.
+/// Reads into memory that never moves while it is filled, because each move would leave a copy of the keys behind.
 fn read_whole(file: &mut File, len: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 4096));
     let mut room = Zeroizing::new([0; 4096]);

@@ -1,4 +1,5 @@
-//! The gateway's main thread: requests, signals, notices, the kernel's news and a tick a second, one after the other.
+//! The gateway's main thread: requests, signals, notices, the kernel's notifications and a tick a second, one after the
+//! other.
 
 mod answers;
 mod changes;
@@ -41,7 +42,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Notices that may wait; when the main thread is that far behind, more of the same tell nothing new.
+/// Notices that may wait. If the main thread is that far behind, further notices of the same kind are redundant.
 const MAX_QUEUED_NOTICES: usize = 256;
 
 /// A running gateway.
@@ -62,20 +63,20 @@ pub(super) struct Gateway {
     outbound: Rate,
     inbound: Rate,
     acquired: HashMap<(u32, u32), Instant>,
-    /// Where packets of associations come from, as last told.
+    /// The source of each association's packets, as last reported.
     moved: HashMap<SaId, SocketAddr>,
-    /// Whether it was told that keys are not locked.
+    /// Whether it has been reported that keys are not locked.
     told_unlocked: bool,
     monitor: Monitor,
     removals: Removals,
     rekey: Option<Course>,
-    /// Whether another process takes the place of this one.
+    /// Whether another process replaces this one.
     is_replaced: bool,
-    /// Whether addresses of this host have changed since they were last looked at.
+    /// Whether addresses of this host have changed since they were last read.
     addresses_changed: bool,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 enum Next {
     Wait,
     Stop {
@@ -125,7 +126,7 @@ impl Gateway {
         })
     }
 
-    /// Obeys the file and starts the threads; a failure takes back what this start has changed. `is_first` unless an
+    /// Applies the file and starts the threads; a failure undoes what this start has changed. `is_first` unless an
     /// earlier gateway's rules are taken over.
     pub(super) fn start(mut self, text: SetkeyText, is_first: bool) -> Result<Self, Failure> {
         let installed = self.plane.kernel().installed();
@@ -138,7 +139,7 @@ impl Gateway {
             ))
         })?;
         let brought_up = self.bring_up(&text);
-        // The gateway runs for years, and the file's text is of no use any more.
+        // The gateway runs for long, and the file's text is not needed any more.
         drop(text);
         memory::wipe_stack();
         if let Err(failure) = brought_up {
@@ -174,7 +175,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Serves until a signal or a request ends it. All that this thread allocates meanwhile may hold keys.
+    /// Serves until a signal or a request ends it. All that this thread allocates here may hold keys.
     pub(super) fn serve(mut self) -> Result<(), Failure> {
         self.say_ready();
         self.warn_of_unlocked_keys();
@@ -182,7 +183,7 @@ impl Gateway {
         self.finish(take_away, asked_by)
     }
 
-    /// Whether to take the rules away then, and who asked for the end.
+    /// Whether to remove the rules at the end, and which client requested the end.
     fn serve_until_the_end(&mut self) -> Result<(bool, Option<ClientId>), Failure> {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
         loop {
@@ -229,7 +230,7 @@ impl Gateway {
         }
     }
 
-    /// Says it once, at start or when there are more keys than may be locked.
+    /// Warns once, at start or when there are more keys than may be locked.
     fn warn_of_unlocked_keys(&mut self) {
         if !memory::is_locked() && !std::mem::replace(&mut self.told_unlocked, true) {
             (self.warnings.warn())(
@@ -292,14 +293,14 @@ impl Gateway {
         Next::Wait
     }
 
-    /// Once the tunnel's own outer addresses are protected, strict reverse path checks on the way there must go.
+    /// Relaxes strict reverse path checks on the devices to peers, once the tunnel's own outer addresses are protected.
     fn relax_rp_filter(&mut self) {
         let before = self.record.settings.len();
         for device in self.plane.kernel().devices_to_gateway_peers() {
             interface::relax_rp_filter(&device, &mut self.record, &self.warnings.warn());
         }
         if self.record.settings.len() > before {
-            // The note only serves to set this back; without it the setting stays, which does no harm.
+            // The record only serves to restore this setting; without it the setting stays, which does no harm.
             let _ = self.save_record();
         }
     }
@@ -308,7 +309,7 @@ impl Gateway {
         self.plane.published().load_full()
     }
 
-    /// Called on the data plane's threads: a full queue loses the notice, never time.
+    /// Called on the data plane's threads: if the queue is full the notice is lost, but the thread never waits.
     fn hook(&self) -> Hook {
         let (sender, bell) = (self.sender.clone(), Arc::clone(&self.bell));
         Arc::new(move |notice| {
@@ -330,7 +331,7 @@ impl Gateway {
         self.server.tell(&Answer::Event(event));
     }
 
-    /// The last things: what is in flight leaves, then the rules go if they should.
+    /// The end: packets in flight are sent, then the rules are removed if requested.
     fn finish(mut self, take_away: bool, asked_by: Option<ClientId>) -> Result<(), Failure> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         self.tell(What::Stopping);
@@ -372,7 +373,8 @@ impl Gateway {
     }
 }
 
-/// Rules stand where ours belong, and no note beside this socket says whose they are.
+/// Routing rules exist at the gateway's preferences, and there is no record beside this socket of which gateway
+/// installed them.
 fn in_the_way(record: &Record, site: &Site) -> Failure {
     let kind = if record.forwards { "forward" } else { "tun" };
     Failure::new(format!(

@@ -1,4 +1,4 @@
-//! Native ESP: which way it goes, and the packet rings beside the raw sockets.
+//! Native ESP: how it is sent and received, and the packet rings beside the raw sockets.
 
 use super::RunOptions;
 use super::outer_network::OuterNetwork;
@@ -19,10 +19,10 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The ways of native ESP.
+/// The I/O of native ESP.
 pub(super) struct Native {
     wish: NativeIo,
-    /// The way that passed its trial, once there was need for one.
+    /// The I/O mode that passed its probe, once it was needed.
     way: Option<NativeIo>,
     mark: u32,
     raw: Vec<RawHandle>,
@@ -45,7 +45,7 @@ impl Native {
         outside: &OuterNetwork,
         warn: &Warn,
     ) -> Self {
-        // In another namespace, or bound to a device, sockets alone know where they are.
+        // In another namespace, or bound to a device, native ESP uses raw sockets alone.
         let is_here = outside.opener.is_none() && outside.device.is_none();
         Self {
             wish: if is_here {
@@ -63,7 +63,7 @@ impl Native {
         }
     }
 
-    /// What cannot be had together is refused at start.
+    /// Refuses options that exclude each other, at start.
     pub(super) fn check(options: &RunOptions) -> Result<(), Failure> {
         let is_elsewhere = options.outer_netns.is_some() || options.outer_device.is_some();
         match options.native_io {
@@ -76,7 +76,7 @@ impl Native {
         }
     }
 
-    /// Makes the sink of a family's raw socket one that goes the chosen way.
+    /// Replaces the sink of a family's raw socket by one of the chosen I/O mode.
     pub(super) fn sink(
         &mut self,
         v6: bool,
@@ -99,8 +99,8 @@ impl Native {
         *self.way.get_or_insert_with(chosen)
     }
 
-    /// Brings the rings to what the associations want, and says which there are. One that cannot be had is told of
-    /// once.
+    /// Opens and closes rings to match the associations, and returns those that are open. A ring that cannot be opened
+    /// is reported once.
     pub(super) fn put_rings(
         &mut self,
         wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
@@ -171,7 +171,7 @@ impl Native {
         }
     }
 
-    /// How a family's native ESP goes, in words.
+    /// How a family's native ESP is sent and received, as text.
     pub(super) fn describe(&self, v6: bool) -> String {
         let Some(stats) = self.stats.get(&v6) else {
             return " by raw socket".to_owned();
@@ -199,7 +199,7 @@ impl Native {
     }
 }
 
-/// The devices by which native ESP arrives, and the addresses it comes to.
+/// The devices on which native ESP arrives, and its destination addresses.
 pub(super) fn wanted_rings(
     snapshot: &Snapshot,
     local: &[IpAddr],
@@ -216,7 +216,7 @@ pub(super) fn wanted_rings(
         .collect();
     let mut links = BTreeMap::new();
     for (ours, theirs) in &ends {
-        // A peer that cannot be reached just now will be looked for again.
+        // A peer that is unreachable at present will be looked up again.
         if let Ok(path) = netlink.path((*ours, *theirs), mark, None)
             && let Ok(Some(link)) = netlink.simple_link(path.device)
         {

@@ -7,8 +7,8 @@
 //!         └───────── the socket, which stays where it was opened ──────┘
 //! ```
 //!
-//! A socket belongs to the namespace of the thread that opened it. So one thread moves over at start,
-//! while it still may, gives up all other power as every thread does, and opens what is needed later.
+//! A socket belongs to the namespace of the thread that opened it. So one thread moves there at start, while it still
+//! may, drops all other privileges as every thread does, and opens sockets when they are needed.
 
 use super::RunOptions;
 use crate::failure::Failure;
@@ -27,13 +27,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The outer side.
+/// The network of the outer packets.
 pub(super) struct OuterNetwork {
     /// Its routes and addresses.
     pub netlink: Netlink,
-    /// Its kernel's own IPsec; absent where the kernel has none.
+    /// XFRM there; absent where the kernel has none.
     xfrm: RefCell<Option<XfrmPlane>>,
-    /// How sockets are opened there; absent where they are opened as ever.
+    /// How sockets are opened there; absent where they are opened directly.
     pub opener: Option<SocketOpener>,
     /// The device that all outer packets go through, and its index.
     pub device: Option<(String, u32)>,
@@ -45,7 +45,7 @@ struct Order {
 }
 
 impl OuterNetwork {
-    /// Goes where the options say; before privileges are dropped.
+    /// Opens the outer network that the options name; must run before privileges are dropped.
     pub(super) fn of(options: &RunOptions, warn: &Warn) -> Result<Self, Failure> {
         let mut outside = match &options.outer_netns {
             None => Self::here().map_err(unreachable)?,
@@ -64,12 +64,13 @@ impl OuterNetwork {
         Ok(outside)
     }
 
-    /// Whether it is another namespace than ours.
+    /// Whether it is another namespace than the gateway's own.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.opener.is_some()
     }
 
-    /// Whether its kernel's own IPsec already owns an association: then it would take the packets before we see them.
+    /// Whether XFRM already has an association of this name there: then the kernel would take its packets before the
+    /// gateway receives them.
     pub(super) fn kernel_owns(&self, id: &SaId) -> bool {
         let mut xfrm = self.xfrm.borrow_mut();
         xfrm.as_mut().is_some_and(|xfrm| xfrm.owns(id))
@@ -121,7 +122,7 @@ impl OuterNetwork {
     }
 }
 
-/// A name as `ip netns` knows it, or a path.
+/// A name as in `ip netns`, or a path.
 fn namespace_path(name: &str) -> PathBuf {
     if name.contains('/') {
         PathBuf::from(name)
@@ -147,13 +148,13 @@ fn open_as_told(orders: &Receiver<Order>) {
         let (family, kind, protocol) = order.socket;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, kind, flags, protocol).map_err(io::Error::from);
-        // The thread that asked may have ended.
+        // The thread that requested the socket may have ended.
         let _ = order.done.send(socket);
     }
 }
 
 fn opener(orders: Sender<Order>) -> SocketOpener {
-    // `Sender` may be used by many threads, but only since it was made so; the lock costs nothing here.
+    // `Sender` is `Sync` only since Rust 1.72; the lock costs nothing here.
     let orders = Mutex::new(orders);
     let gone = || io::Error::other("the thread of the outer namespace has ended");
     Arc::new(move |family, kind, protocol| {

@@ -1,4 +1,4 @@
-//! What passed in the last full second.
+//! The rates of the last full second.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ impl Rate {
         }
     }
 
-    /// Takes a reading; shorter than half a second after the last one it is left for later.
+    /// Takes a reading; one less than half a second after the previous one is skipped.
     pub(super) fn read(&mut self, packets: u64, bytes: u64, at: Instant) {
         let time = at.saturating_duration_since(self.at);
         if time < Duration::from_millis(500) {

@@ -1,30 +1,31 @@
 //! What other programs removed and the gateway restored: how often, what last, and how soon again.
 //!
-//! A program that removes again and again would otherwise keep this thread from all other work: after
-//! [`MAX_IMMEDIATE_RESTORATIONS`] removals in [`RESTORATION_COUNT_PERIOD`] one restoration a second is what he gets.
-//! What is missing meanwhile is closed, not open: routes and rules lead nowhere, and one barrier stands in for another.
+//! A program that removes things repeatedly would otherwise keep this thread from all other work: after
+//! [`MAX_IMMEDIATE_RESTORATIONS`] removals in [`RESTORATION_COUNT_PERIOD`] there is one restoration a second. Until
+//! then traffic is blocked, not open: missing routes and rules lead nowhere, and one barrier still holds where another
+//! is missing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// So many restorations in [`RESTORATION_COUNT_PERIOD`] are made at once.
+/// How many restorations are made at once in [`RESTORATION_COUNT_PERIOD`].
 const MAX_IMMEDIATE_RESTORATIONS: usize = 10;
 
 /// The span in which they are counted.
 const RESTORATION_COUNT_PERIOD: Duration = Duration::from_secs(10);
 
-/// What is lost so soon after a restoration is of the same removal, whose program was not done.
+/// What is removed so soon after a restoration counts as part of the same removal.
 const SAME_REMOVAL_PERIOD: Duration = Duration::from_millis(25);
 
-/// How long a restoration waits after the last one where there were too many.
+/// How long a restoration waits after the previous one when there were too many.
 const MIN_RESTORATION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Notifications wait this long after a comparison: many small changes cost one comparison, and are seen soon enough
-/// all the same.
+/// Notifications wait this long after a comparison, so that many small changes cost one comparison and are still
+/// noticed in time.
 const MAX_COMPARISON_DELAY: Duration = Duration::from_millis(20);
 
-/// Without further news for this long, the removal is complete: `ip route flush` looks again until it finds nothing,
-/// and would take away at once what had come back meanwhile.
+/// Without notifications for this long the removal counts as complete: `ip route flush` repeats until it finds nothing,
+/// and would at once remove what was restored meanwhile.
 const QUIET_PERIOD: Duration = Duration::from_millis(4);
 
 /// The history of a gateway's removals.
@@ -34,15 +35,15 @@ pub(super) struct Removals {
     last: Option<(Instant, String)>,
     recent: VecDeque<Instant>,
     compared: Option<Instant>,
-    /// When the first news came since then.
+    /// When the first notification since that comparison arrived.
     first_news: Option<Instant>,
     due: Option<Instant>,
-    /// What is missing and could not be put back, as last told.
+    /// What is missing and could not be restored.
     standing: Option<String>,
 }
 
 impl Removals {
-    /// Something may be missing: a comparison is due once news have stopped, soon in any case.
+    /// Something may be missing: a comparison is due when notifications stop, or after a short time in any case.
     pub(super) fn suspect(&mut self, now: Instant) {
         let first = *self.first_news.get_or_insert(now);
         let soon = (now + QUIET_PERIOD).min(first + MAX_COMPARISON_DELAY);
@@ -62,7 +63,7 @@ impl Removals {
         (self.compared, self.due, self.first_news) = (Some(now), None, None);
     }
 
-    /// Whether what is missing may be put back now. Where not, the next comparison is due when it may.
+    /// Whether what is missing may be restored now. If not, the next comparison is scheduled for the time when it may.
     pub(super) fn may_restore(&mut self, now: Instant) -> bool {
         self.forget_old(now);
         let wait = match self.recent.back() {
@@ -83,7 +84,7 @@ impl Removals {
         self.recent.len() >= MAX_IMMEDIATE_RESTORATIONS
     }
 
-    /// Something was put back.
+    /// Something was restored.
     pub(super) fn restored(&mut self, now: Instant, what: String) -> u64 {
         self.count += 1;
         let is_the_same = self
@@ -98,7 +99,7 @@ impl Removals {
         self.count
     }
 
-    /// Something is missing and cannot be put back; true if that is news.
+    /// Something is missing and cannot be restored; true if that was not known before.
     pub(super) fn stands(&mut self, what: &str) -> bool {
         let is_news = self.standing.as_deref() != Some(what);
         self.standing = Some(what.to_owned());
@@ -110,12 +111,12 @@ impl Removals {
         self.standing = None;
     }
 
-    /// What is missing and could not be put back.
+    /// What is missing and could not be restored.
     pub(super) fn standing(&self) -> Option<&str> {
         self.standing.as_deref()
     }
 
-    /// How often something was put back, and how long ago what was last.
+    /// How often something was restored; how long ago the last time was, and what.
     pub(super) fn summary(&self, now: Instant) -> (u64, Option<(u64, &str)>) {
         let last = self.last.as_ref();
         (
@@ -151,7 +152,7 @@ mod tests {
                 start + 2 * n * SAME_REMOVAL_PERIOD,
                 "table deleted".to_owned(),
             );
-            // The program that takes away goes on for a moment.
+            // The program that removes things continues for a moment.
             removals.restored(
                 start + 2 * n * SAME_REMOVAL_PERIOD + ms(5),
                 "table deleted".to_owned(),

@@ -1,13 +1,14 @@
-//! `esplanade restart`: a new process in the place of the one that runs.
+//! `esplanade restart`: a new process replaces the running one.
 //!
 //! ```text
 //!   old gateway carries ────────────────────┐ stops, rules stay      ┌── new gateway carries
 //!   new process: file, options, device, user ┴► asks it to leave ──► waits for its end ──► starts by its state
 //! ```
 //!
-//! All that can be known to fail is tried while the old one still carries. From its end to the new one's start nothing
-//! passes in clear: rules, filters and drop rules stay where they are, and the new one takes them over. Packets wait
-//! meanwhile in the TUN device and the sockets, which pass from one to the other (`handover`).
+//! Everything that can be checked in advance is checked while the old process still carries traffic. From its end to
+//! the start of the new one nothing passes unencrypted: rules, filters and drop rules stay in place, and the new
+//! process takes them over. Packets wait meanwhile in the TUN device and the sockets, which the old process passes to
+//! the new one (`handover`).
 
 use super::native::Native;
 use super::{Prepared, RunOptions, control};
@@ -22,7 +23,7 @@ use crate::routes::Site;
 use crate::status::Status;
 use std::path::Path;
 
-/// Replaces the gateway at the control socket, and is one until a signal or `down` ends it.
+/// Replaces the gateway at the control socket, and runs until a signal or `down` ends it.
 pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     let prepared = super::prepare(options)?;
     memory::with_keys(|| rehearse(&prepared))?;
@@ -66,7 +67,7 @@ fn kept(why: impl std::fmt::Display) -> Failure {
     Failure::new(format!("the running gateway was not replaced: {why}"))
 }
 
-/// Obeys the file in memory: two associations of one name, and the like, are found before anything stops.
+/// Applies the file in memory: errors such as two associations of one name are found before anything stops.
 fn rehearse(prepared: &Prepared) -> Result<(), Failure> {
     let lowered = parse(&prepared.text).map_err(Failure::new)?;
     let outcome = Recorder::default().apply(&lowered.commands);
@@ -75,7 +76,7 @@ fn rehearse(prepared: &Prepared) -> Result<(), Failure> {
         .map_err(|refused| kept(blame(&refused, &lowered, &prepared.text)))
 }
 
-/// What leads to the old device must lead to the new one.
+/// The rules and routes of the old device must be those of the new one.
 fn keeps_place(old: &Status, site: &Site) -> Result<(), Failure> {
     let device = old.forward.as_deref().unwrap_or(&old.tun);
     let same = device == site.name()

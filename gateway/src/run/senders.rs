@@ -1,5 +1,5 @@
-//! Whose sockets ours are, as the drop rules see it: by the number that the user namespace to which the network
-//! namespace belongs has for our user.
+//! The user of the gateway's sockets, as the drop rules see it: our user's number in the user namespace that owns the
+//! network namespace.
 
 use crate::routes::plan::Senders;
 use dataplane::io::Warn;
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 /// `NS_GET_USERNS` of `linux/nsfs.h`: the user namespace to which a namespace belongs.
 const OWNER_OF_NAMESPACE: libc::Ioctl = 0xb701;
 
-/// The user of this process, if the network namespace numbers users as we do.
+/// The user of this process, if the network namespace's user namespace has the same numbers as ours.
 pub(super) fn of_this_process(warn: &Warn) -> Senders {
     match counts_as_we_do() {
         Ok(true) => {

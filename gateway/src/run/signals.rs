@@ -1,12 +1,12 @@
-//! SIGTERM, SIGINT and SIGHUP as something one can wait for beside sockets.
+//! SIGTERM, SIGINT and SIGHUP as a descriptor that can be polled beside sockets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The signals that end a gateway or have it read its file again, blocked everywhere and read here.
+/// The signals that end a gateway or make it read its file again, blocked in all threads and read here.
 pub(super) struct Signals(OwnedFd);
 
-/// What a signal asks for.
+/// What a signal requests.
 pub(super) enum Signal {
     /// To stop, and its name.
     Stop(&'static str),
@@ -38,7 +38,7 @@ impl Signals {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// A signal that has come, if one has.
+    /// A pending signal, if there is one.
     pub(super) fn take(&self) -> Option<Signal> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let read = rustix::io::read(&self.0, &mut info).ok()?;

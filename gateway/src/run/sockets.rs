@@ -58,7 +58,7 @@ fn of_association(config: &SaConfig, addresses: &[IpAddr]) -> Vec<Need> {
     };
     let arrives = addresses.contains(&config.id.destination);
     let leaves = addresses.contains(&config.source);
-    // Where neither end is ours yet, an address may still come: either port may then be the local one.
+    // If neither end is an address of this host yet, one may be added later: either port may then be the local one.
     let ours = [
         (arrives || !leaves, encapsulation.destination_port),
         (leaves || !arrives, encapsulation.source_port),
@@ -69,12 +69,12 @@ fn of_association(config: &SaConfig, addresses: &[IpAddr]) -> Vec<Need> {
         .collect()
 }
 
-/// The sockets of a gateway. Those that associations ask for later join the running data plane.
+/// The sockets of a gateway. Sockets for associations that are added later join the running data plane.
 pub(super) struct Sockets {
     options: SocketOptions,
     zero_checksum: bool,
     trains: bool,
-    /// What came of the trial of UDP trains, by family, once there was need for one.
+    /// The result of the UDP GSO/GRO probe, by family, once it was needed.
     trials: BTreeMap<bool, UdpProbe>,
     sources: Adder<dyn PollableSource>,
     sinks: Adder<dyn SelectiveSink>,
@@ -83,9 +83,9 @@ pub(super) struct Sockets {
     bound: BTreeMap<Need, Option<Arc<UdpStats>>>,
     asides: Vec<Box<dyn OutOfBandSender>>,
     native: NativeWays,
-    /// Those of the gateway before this one, until they are asked for.
+    /// Sockets inherited from the previous gateway and not in use yet.
     inherited: BTreeMap<Need, OwnedFd>,
-    /// All that are open, for the gateway after this one.
+    /// Descriptors of all open sockets, for the handover to the next gateway.
     held: Arc<Mutex<BTreeMap<Need, OwnedFd>>>,
 }
 
@@ -124,17 +124,17 @@ impl Sockets {
         })
     }
 
-    /// Takes up those of the gateway before this one.
+    /// Takes over the sockets of the previous gateway.
     pub(super) fn inherit(&mut self, sockets: BTreeMap<Need, OwnedFd>) {
         self.inherited = sockets;
     }
 
-    /// All that are open, for the gateway after this one.
+    /// Descriptors of all open sockets, for the handover to the next gateway.
     pub(super) fn hand_over(&self) -> BTreeMap<Need, OwnedFd> {
         std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How the socket of `need` is opened: the one that was inherited, or a new one. A second descriptor of it is held.
+    /// How the socket of `need` is opened: the inherited one, or a new one. A duplicate of its descriptor is kept.
     fn options_for(&mut self, need: Need) -> SocketOptions {
         let (inherited, held) = (self.inherited.remove(&need), Arc::clone(&self.held));
         let (inherited, opener) = (Mutex::new(inherited), self.options.opener.clone());
@@ -159,8 +159,8 @@ impl Sockets {
         options
     }
 
-    /// Opens what is needed and not there yet: all of it, or nothing. What is open stays open: an association that is
-    /// deleted is often added again.
+    /// Opens the sockets that are needed and not open yet: all of them, or none. Open sockets stay open: an association
+    /// that is deleted is often added again.
     pub(super) fn bind(&mut self, needs: &BTreeSet<Need>) -> io::Result<()> {
         let missing: Vec<_> = needs
             .iter()
@@ -189,7 +189,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Sends one packet of our own beside the data plane.
+    /// Sends one packet made by the gateway itself, outside of the data plane.
     pub(super) fn send_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
         let mut asides = self.asides.iter_mut();
         asides.any(|aside| aside.send(outer, packet))
@@ -237,7 +237,7 @@ impl Sockets {
         }
     }
 
-    /// Tried once: a kernel does not change.
+    /// Probed once: the kernel's abilities do not change.
     fn trial(&mut self, v6: bool) -> UdpProbe {
         let wish = UdpOffloads {
             segment: self.trains && (v6 || !self.zero_checksum),
@@ -247,7 +247,8 @@ impl Sockets {
         *self.trials.entry(v6).or_insert_with(try_out)
     }
 
-    /// Brings the packet rings to what the associations want, and says which there are; none where no native ESP is.
+    /// Opens and closes packet rings to match the associations, and returns those that are open; `None` without native
+    /// ESP.
     pub(super) fn put_rings(
         &mut self,
         wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
@@ -262,13 +263,13 @@ impl Sockets {
         self.native.put_rings(wanted, &self.sources).map(Some)
     }
 
-    /// The two ends for the data plane, once, and what wakes them.
+    /// The source and sink for the data plane, which can be taken once, and the waker for them.
     pub(super) fn ends(&mut self) -> Option<(SourceSet, SinkSet, Waker)> {
         let (source, sink) = self.ends.take()?;
         Some((source, sink, self.waker.clone()))
     }
 
-    /// What is bound and what it can do, in words.
+    /// The open sockets and their features, as text.
     pub(super) fn describe(&self) -> Vec<String> {
         let version = |v6: bool| if v6 { "IPv6" } else { "IPv4" };
         let line = |(need, stats): (&Need, &Option<Arc<UdpStats>>)| match (need, stats) {
@@ -305,7 +306,7 @@ fn trains_text(outwards: bool, inwards: bool) -> &'static str {
     }
 }
 
-/// How it is known what works.
+/// How it was determined what works.
 fn trial_text(trial: &UdpProbe) -> &'static str {
     let stands = |standing| [trial.segments, trial.coalesces].contains(&standing);
     match () {

@@ -1,21 +1,21 @@
-//! Which user a gateway is, and the change to it.
+//! Which user a gateway runs as, and the change to it.
 
 use super::RunOptions;
 use crate::failure::Failure;
 use crate::privileges::{self, DEFAULT_USER, User};
 use std::path::Path;
 
-/// What TUN devices are opened by.
+/// The file by which TUN devices are opened.
 const TUN: &str = "/dev/net/tun";
 
-/// The user that a gateway is to be, and whether what root has left is to become this user's.
+/// The user that a gateway runs as, and whether files that root has left are given to this user.
 pub(super) struct Chosen {
     pub user: User,
     pub hands_over: bool,
 }
 
-/// The one of the command line, or that of gateways where root starts one and the host has it, or the user of this
-/// process.
+/// The user of the command line, or the user of gateways if root starts one and the host has this user, or the user of
+/// this process.
 pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
     let present = User::current();
     let is_root = present.uid() == 0 && !options.no_privilege_drop;
@@ -40,7 +40,7 @@ pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
     })
 }
 
-/// The user of gateways, or why the one who starts it stays.
+/// The user of gateways, or why the user who starts it is kept.
 fn of_gateways(options: &RunOptions) -> Result<Result<User, String>, Failure> {
     let user = User::of_gateways().map_err(Failure::new)?;
     let Some(user) = user else {
@@ -78,7 +78,7 @@ fn obstacle(user: &User, options: &RunOptions) -> Option<String> {
 }
 
 impl Chosen {
-    /// The change. All sockets that are made from now on are this user's.
+    /// Changes the user. All sockets that are made from now on are this user's.
     pub(super) fn become_it(&self) -> Result<(), Failure> {
         if self.user.uid() == User::current().uid() && !self.hands_over {
             return Ok(());
@@ -87,7 +87,7 @@ impl Chosen {
         changed.map_err(|error| Failure::new(privileges::why_not(&self.user, &error)))
     }
 
-    /// To whom a folder is handed over that root has left.
+    /// The user to whom a folder that root has left is given.
     pub(super) fn heir(&self) -> Option<&User> {
         self.hands_over.then_some(&self.user)
     }

@@ -3,15 +3,16 @@
 use dataplane::io::Warn;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many warnings `status` keeps: a gateway runs for years, and the first ones say what is wrong with it.
+/// How many warnings `status` keeps: the first ones of a gateway that runs for years, since these usually explain its
+/// state.
 const MAX_WARNINGS: usize = 100;
 
-/// Warnings: told on standard error at once, and kept for `status`.
+/// Warnings: written to standard error at once, and kept for `status`.
 #[derive(Clone, Default)]
 pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    /// Tells, and keeps.
+    /// Prints a warning, and keeps it.
     pub(super) fn warn(&self) -> Warn {
         let kept = Arc::clone(&self.0);
         Arc::new(move |text: &str| {
@@ -23,7 +24,7 @@ impl Warnings {
         })
     }
 
-    /// The same, but what is known already is not told again.
+    /// The same, but a warning that is kept already is not repeated.
     pub(super) fn warn_once(&self) -> Warn {
         let (known, warn) = (self.clone(), self.warn());
         Arc::new(move |text: &str| {

@@ -96,13 +96,13 @@ pub enum PlaneChoice {
     Kernel,
 }
 
-/// What the options ask for.
+/// What the options request.
 pub(super) enum Task {
-    /// Obey texts; none stands for standard input.
+    /// Apply texts; `None` stands for standard input.
     Obey(Vec<Option<PathBuf>>),
-    /// Ask with a text of our own.
+    /// Send a fixed text, for the options without a file.
     Ask(&'static str),
-    /// Tell events as they come.
+    /// Print events as they occur.
     Watch,
 }
 
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Every flag of ipsec-tools' manual is taken, does something, and stands in ours.
+    /// Every flag of ipsec-tools' manual is accepted, has an effect, and is described in our manual.
     #[test]
     fn every_flag_is_taken_and_described() {
         const MANUAL: &str = include_str!("../../../docs/setkey.md");

@@ -1,9 +1,9 @@
-//! Names as this machine knows them.
+//! Host and service names as this machine resolves them.
 
 use ipsec::setkey::{LookupError, Names};
 use std::net::{IpAddr, ToSocketAddrs};
 
-/// Asks the system's resolver for hosts and `/etc/services` for services.
+/// Uses the system's resolver for hosts and `/etc/services` for services.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SystemNames;
 

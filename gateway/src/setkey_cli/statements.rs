@@ -1,8 +1,8 @@
 //! Statements from standard input: those that arrive together are applied together, without waiting for its
 //! end.
 //!
-//! So a program may hold `setkey -c` open and speak to it, a person may type, and a text that is piped in as a whole is
-//! still applied as a whole.
+//! So a program may keep `setkey -c` open and send statements one by one, a user may type, and a text that is piped in
+//! as a whole is still applied as a whole.
 
 use ipsec::setkey::parse;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,14 +18,14 @@ pub(super) struct StatementReader<Source> {
     source: Source,
     /// What has arrived and is not yet applied.
     text: Zeroizing<Vec<u8>>,
-    /// Lines, and bytes of the last line, that are behind us: messages name the place in the whole.
+    /// The position of the text in the input (lines, and bytes of the last line), for messages.
     behind: (usize, usize),
     ended: bool,
     began: bool,
 }
 
 impl<Source: Read + AsFd> StatementReader<Source> {
-    /// Nothing has come yet.
+    /// A reader that has read nothing yet.
     pub(super) fn new(source: Source) -> Self {
         Self {
             source,
@@ -36,7 +36,7 @@ impl<Source: Read + AsFd> StatementReader<Source> {
         }
     }
 
-    /// The next statements, behind as many blanks as it takes to keep their places; `None` after the last.
+    /// The next statements, preceded by blanks so that positions in messages are right; `None` after the last.
     pub(super) fn next(&mut self) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
         while !self.ended {
             self.read()?;
@@ -78,7 +78,7 @@ impl<Source: Read + AsFd> StatementReader<Source> {
             tv_nsec: MAX_GAP_NANOSECONDS,
         };
         let mut watched = [PollFd::new(&self.source, PollFlags::IN)];
-        // What cannot be waited for is read when it is read.
+        // If the source cannot be polled, statements are applied as they are read.
         poll(&mut watched, Some(&pause)).is_ok_and(|count| count > 0)
     }
 
@@ -99,7 +99,7 @@ impl<Source: Read + AsFd> StatementReader<Source> {
     }
 }
 
-/// A vector that grows by itself would leave its old bytes behind.
+/// Grows the text without leaving copies: a vector that reallocates would leave its old bytes behind.
 pub(super) fn grow(text: &mut Zeroizing<Vec<u8>>) {
     if text.len() == text.capacity() {
         let mut larger = Zeroizing::new(Vec::with_capacity(text.capacity() * 2));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// A folder of the test's own, removed with it.
+/// A folder of its own, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -24,7 +24,7 @@ impl Folder {
         path
     }
 
-    /// Something that takes one request at `control.sock`, answers with `answer` and hands the request over.
+    /// A thread that reads one request at `control.sock`, answers with `answer` and returns the request.
     fn gateway(&self, answer: &'static str) -> JoinHandle<Request> {
         let listener = UnixListener::bind(self.0.join("control.sock")).unwrap();
         std::thread::spawn(move || {

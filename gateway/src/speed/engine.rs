@@ -4,7 +4,7 @@
 //!   turns:   engine inline │ ciphers alone │ engine with one association │ engine with workers │ engine inline │ …
 //! ```
 //!
-//! What was asked for decides which of the last two there are.
+//! The options decide which of the last two there are.
 
 use super::case::{Case, PAIRS};
 use super::hub::{Flow, Footprint, Hub};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// ESP's trailer without its padding.
 const TRAILER_BYTES: usize = 2;
 
-/// Something in memory that takes packets, and what its databases take.
+/// An in-memory engine, and the memory of its databases.
 type Made<R> = Result<(R, Option<Footprint>), String>;
 
 impl Case {
@@ -72,7 +72,8 @@ impl Case {
         }
     }
 
-    /// As many however many associations there are: what reading them pushes out of the caches is then the same.
+    /// The number of packets does not depend on that of associations, so that reading them displaces the same amount of
+    /// cache.
     fn packets(&self, hub: &Hub) -> Vec<(Vec<u8>, dataplane::train::Offload)> {
         hub.packets(self.sas.max(self.batch), self.size)
     }
@@ -163,7 +164,7 @@ impl Case {
             },
             kernel_packets_per_second: median(&ideal),
             of_kernel: Compared::of(rates, &ideal),
-            // Who works with others reads as well, so reading belongs to both.
+            // With several workers the reader works too, so reading is part of both measurements.
             speed_up: is_parallel.then(|| {
                 Compared::of(
                     rates,
@@ -171,13 +172,13 @@ impl Case {
                 )
             }),
             of_one_sa: (!figures.alone.is_empty()).then(|| Compared::of(&inline, &figures.alone)),
-            // Of a single one it would be that of the tables around it.
+            // For a single association it would be the memory of the tables around it.
             footprint: footprint.filter(|_| self.sas > 1),
         }
     }
 }
 
-/// What takes turns.
+/// The candidates that take turns.
 struct Contest<'l, 'k, P: Prepare, C> {
     inline: Bench<P, C>,
     bare: Worker<'l, 'k>,
@@ -185,7 +186,7 @@ struct Contest<'l, 'k, P: Prepare, C> {
     parallel: Option<LaneBench<P, C>>,
 }
 
-/// What each turn found: steps, or packets per second.
+/// The result of each turn: time per step, or packets per second.
 #[derive(Default)]
 struct Figures {
     inline: Vec<StepTimes>,

@@ -1,5 +1,5 @@
-//! A gateway in memory with a peer of its own for every association: its databases, and packets that visit one peer
-//! after the other.
+//! A gateway in memory with a separate peer for every association: its databases, and packets that go to one peer after
+//! the other.
 //!
 //! ```text
 //!   10.1.0.1 ── hub 192.0.2.1 ══ association n ══ 172.16.0.0 + n ── 10.64.0.0 + n      n from 0
@@ -51,7 +51,7 @@ pub(super) struct Hub {
 pub(super) struct Footprint {
     /// An association: keys, state, configuration, and its places in the database and its snapshot.
     pub(super) sa: usize,
-    /// A policy, and what leads from it to its association.
+    /// A policy, and its link to its association.
     pub(super) policy: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What measures, and by which clock.
+//! The machine that is measured, and its clocks.
 
 use multibuffer::FeatureState;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -12,7 +12,7 @@ pub(super) struct Machine {
     pub(super) cpus: usize,
     /// Ticks of the time stamp counter in a second.
     pub(super) tsc_hertz: Option<f64>,
-    /// About how many cycles the core does in a second, by timing products that wait for each other.
+    /// The approximate clock rate of the core, from the time of a chain of dependent multiplications.
     pub(super) core_hertz: f64,
     pub(super) used: Vec<&'static str>,
     pub(super) missing: Vec<&'static str>,
@@ -40,7 +40,7 @@ impl Machine {
         }
     }
 
-    /// Whether cycles of the counter are not those of the core.
+    /// Whether the time stamp counter's rate differs from the core's.
     pub(super) fn clocks_differ(&self) -> bool {
         self.tsc_hertz
             .is_some_and(|tsc| (self.core_hertz / tsc - 1.0).abs() > 0.03)
@@ -60,15 +60,17 @@ fn tsc_hertz() -> Option<f64> {
     Some(ticks as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The best of a few tries, for something else may have had the CPU meanwhile.
+/// The best of a few attempts: other threads may have used the CPU meanwhile.
 fn core_hertz() -> f64 {
     const MULTIPLICATIONS: u32 = 200_000;
-    /// A product takes three on every processor of the last fifteen years, and the or behind it one.
+    /// A multiplication takes three cycles on every processor of the last fifteen years, and the following `or` takes
+    /// one.
     const CYCLES: f64 = 4.0;
     let once = || {
         let start = Instant::now();
         let first = std::hint::black_box(3_u64);
-        // A square has to wait for the one before, and no compiler knows what many of them come to.
+        // Each multiplication depends on the result of the one before, and the compiler cannot compute the chain in
+        // advance.
         let last = (0..MULTIPLICATIONS).fold(first, |number, _| number.wrapping_mul(number) | 2);
         std::hint::black_box(last);
         start.elapsed().as_secs_f64()
@@ -106,11 +108,11 @@ pub(super) fn pin(cpu: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// Bytes of memory that this process has been given and not given back, where the allocator says.
+/// Bytes of memory that this process has allocated and not freed, where the allocator reports it.
 pub(super) fn allocated() -> Option<usize> {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: the function only reads the allocator's own books.
+        // SAFETY: the function only reads the allocator's own statistics.
         let books = unsafe { libc::mallinfo2() };
         Some(books.uordblks + books.hblkhd)
     }
@@ -118,7 +120,7 @@ pub(super) fn allocated() -> Option<usize> {
     None
 }
 
-/// The CPU time of this thread: what others do on the machine meanwhile does not count.
+/// The CPU time of this thread: other threads' work does not count.
 pub(super) fn own_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

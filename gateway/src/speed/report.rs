@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The results, as a table and as JSON.
 
 mod engine;
 mod kernel;
@@ -14,7 +14,7 @@ use run::Run;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Everything that one run found.
+/// The results of one run.
 #[derive(Serialize)]
 pub(super) struct Report {
     machine: Machine,
@@ -110,7 +110,7 @@ impl Report {
         }
     }
 
-    /// What is said once everything is measured.
+    /// The text below the table.
     pub(super) fn foot(&self, to_person: bool) -> String {
         let mut foot = String::new();
         let of = |size: fn(&Row) -> Option<usize>| span(self.rows.iter().filter_map(size));

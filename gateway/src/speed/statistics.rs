@@ -11,8 +11,8 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
-/// Between which of the figures the median lies, at 95 % or more, whatever their distribution (the sign test). With
-/// fewer than six figures nothing can be said at that level, and these are the lowest and the highest.
+/// The two figures between which the median lies, at 95 % or more, whatever their distribution (the sign test). With
+/// fewer than six figures that level cannot be reached, and these are the lowest and the highest.
 pub(crate) fn interval(figures: &[f64]) -> [f64; 2] {
     let sorted = sorted(figures);
     let n = sorted.len();

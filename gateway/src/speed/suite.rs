@@ -4,7 +4,7 @@ use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::setkey::nearest;
 use multibuffer::Cipher;
 
-/// A suite, its keys left to chance.
+/// A suite; its keys are generated.
 #[derive(Clone)]
 pub(super) struct NamedSuite {
     pub(super) name: String,
@@ -42,12 +42,12 @@ impl NamedSuite {
         key_bytes(self.integrity.map_or(0, |row| row.key_len), n, 2)
     }
 
-    /// What computes it where no kernel of ours does.
+    /// The library that computes it where this project has no kernel for it.
     pub(super) fn library(&self) -> &'static str {
         self.cipher().library()
     }
 
-    /// Whether it stands for its algorithms where nothing else was asked for.
+    /// Whether it is measured by default, as the usual choice for its algorithms.
     fn is_typical(&self) -> bool {
         let cipher = self.encryption.map_or("null", |row| row.name);
         let mac = self.integrity.map_or("", |row| row.name);
@@ -119,7 +119,8 @@ fn cipher_name(row: Encryption, key_len: usize) -> String {
     }
 }
 
-/// The suites that are meant: of these names, else with these words in their names, else the typical ones.
+/// The suites that the arguments select: those of these names, else those with these words in their names, else the
+/// typical ones.
 pub(super) fn chosen(words: &[String]) -> Result<Vec<NamedSuite>, String> {
     if words.is_empty() {
         return Ok(all().filter(NamedSuite::is_typical).collect());

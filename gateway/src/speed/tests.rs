@@ -1,5 +1,4 @@
-//! What can be said of a measurement without a clock: that it is of what was asked for, and that everything can be
-//! asked for.
+//! Tests of measurements that need no clock: the options select what is measured, and everything can be selected.
 
 use super::case::Case;
 use super::suite::{self, NamedSuite};

@@ -21,7 +21,7 @@ impl Load<'_> {
 /// SPI and sequence number.
 const AAD: [u8; 8] = [0, 0, 1, 0, 0, 0, 0, 1];
 
-/// How many sets of packets a worker goes through between two looks at the clock, which is asked of the kernel.
+/// How many sets of packets a worker processes between two reads of the clock, each of which may be a system call.
 const PACKET_SETS: usize = 16;
 
 /// A worker with packets of its own.
@@ -43,7 +43,7 @@ impl<'l, 'k> Worker<'l, 'k> {
             iv: Iv::new(&[0x5a; 16][..key.iv_len()]),
             plain: (0..len).map(|at| (at * 7 + number) as u8).collect(),
             sets: vec![vec![vec![0; len + key.icv_len()]; load.batch]; PACKET_SETS],
-            // Workers stand apart, so that they do not follow each other through the caches.
+            // Workers start at different associations, so that they do not use each other's cache contents.
             sa: number * load.keys.len() / 7,
         }
     }
@@ -57,7 +57,7 @@ impl<'l, 'k> Worker<'l, 'k> {
             spent += if self.load.sealing {
                 sealing
             } else {
-                // By the keys that they were sealed with.
+                // With the keys that they were sealed with.
                 self.sa = from;
                 self.open_all()
             };
@@ -66,7 +66,7 @@ impl<'l, 'k> Worker<'l, 'k> {
         (batches * self.load.batch) as f64 / spent.as_secs_f64().max(1e-9)
     }
 
-    /// Seals all sets, and says how long that took.
+    /// Seals all sets, and returns how long that took.
     fn seal_all(&mut self) -> Duration {
         let (first, rest) = self.plain.split_at(self.plain.len().min(20));
         let (middle, last) = rest.split_at(rest.len() - rest.len().min(10));
@@ -118,7 +118,7 @@ fn timed<Job>(batches: &mut [Vec<Job>], work: fn(&mut [Job])) -> Duration {
     own_time() - start
 }
 
-/// Associations take turns in an order that no prefetcher follows: each step is a prime, so all have their turn.
+/// Associations are used in an order that no prefetcher follows: the step is a prime, so that all are used.
 pub(super) const SA_STRIDE: usize = 1_000_003;
 
 fn next_key<'k>(keys: &'k [Key], sa: &mut usize) -> &'k Key {

@@ -1,16 +1,17 @@
-//! Which state file the last gateway of this boot used, and how old that was: it shows a file that was set back.
+//! Which state file the last gateway of this boot used, and its generation: with it a file that was restored from a
+//! backup is detected.
 
 use super::header::Header;
 use super::keeper::Keeper;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 
-/// Which state a gateway has used: noted where the next boot forgets it.
+/// The state that a gateway has used; stored where it does not survive a reboot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct BootRecord {
     /// The file, by a part of its salt.
     pub(super) file: u64,
-    /// How often it had been begun with.
+    /// The file's generation at the last start.
     pub(super) generation: u64,
 }
 

@@ -1,27 +1,27 @@
-//! Where bytes are kept: a file, or in tests a model of one that forgets what was not synced.
+//! Where bytes are stored: a file, or in tests a model of one that loses what was not synced.
 
 use rustix::fs::fstat;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes at offsets. What was written is sure to be found after a power failure only once [`Disk::sync`] has returned.
+/// Bytes at offsets. Written bytes are certain to survive a power failure only once [`Disk::sync`] has returned.
 pub(super) trait Disk: Send {
-    /// How long it is, or why what is written there would be lost.
+    /// Its length, or an error if written bytes would be lost.
     fn len(&self) -> io::Result<u64>;
 
-    /// Reads what is there; less than asked for at its end.
+    /// Reads up to the length of `room`; less at the end of the file.
     fn read_at(&self, at: u64, room: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes all of it, beyond the end too.
+    /// Writes all of it, also beyond the end of the file.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns once everything written so far would survive a power failure.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// By `pread`, `pwrite` and `fdatasync` on one descriptor, and no mapping: a file that another program makes shorter
-/// costs a mapping's owner his life (SIGBUS), and a killed process loses nothing either way.
+/// By `pread`, `pwrite` and `fdatasync` on one descriptor, without a mapping: if another program truncates the file,
+/// access to a mapping kills the process (SIGBUS). A process that is killed loses no written bytes either way.
 impl Disk for File {
     fn len(&self) -> io::Result<u64> {
         let found = fstat(self)?;

@@ -1,4 +1,4 @@
-//! The first pages of the file: its version, whose it is, and where it was last in use. Two copies, written in turn.
+//! The first pages of the file: its version, its owner, and where it was last in use. Two copies, written in turn.
 
 use super::machine::{MARK_LEN, Machine, Mark};
 use super::record::checksum;
@@ -12,21 +12,21 @@ const MAGIC: &[u8; 16] = b"esplanade number";
 /// The layout; a file of another one is not read.
 const VERSION: u64 = 1;
 
-/// Bytes of what makes names in this file its own.
+/// Bytes of the salt for names in this file.
 pub(super) const SALT_LEN: usize = 32;
 
-/// What the file says of itself.
+/// The header of the file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Header {
     /// Counts the starts with this file.
     pub generation: u64,
-    /// Random, and its own.
+    /// Random, different for each file.
     pub salt: [u8; SALT_LEN],
     /// The machine and the boot of the last start.
     pub machine: Machine,
-    /// The file's number in its file system, by which a copy is known in the same boot.
+    /// The file's inode number, by which a copy is recognised in the same boot.
     pub inode: u64,
-    /// The user who keeps it.
+    /// The user of the gateway that uses it.
     pub owner: u64,
     /// The process of the last start.
     pub pid: u64,
@@ -34,12 +34,12 @@ pub(super) struct Header {
     pub namespace: u64,
 }
 
-/// Why two pages are no header.
+/// Why two pages are not a valid header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BadHeader {
     /// Another program's file, or one that is damaged.
     Unknown,
-    /// One of ours, of a layout that this version does not know.
+    /// A state file of a layout that this version does not support.
     Version(u64),
 }
 

@@ -6,8 +6,9 @@
 //!   20 times a second: edges, lifetimes, and more numbers once half a block is used ◄──┘
 //! ```
 //!
-//! INVARIANT: a number is used only when a record that reserves it is durable. What is reserved and was not used is
-//! known for sure when it cannot be used any more: at a stop, and when an association is gone with its last packet.
+//! INVARIANT: a number is used only when a record that reserves it is durable. Which reserved numbers were not used is
+//! certain only when they cannot be used any more: at a stop, and when an association has been deleted and its last
+//! packet is done.
 
 use super::disk::Disk;
 use super::header::Header;
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// Numbers that are reserved at a time: more than any link carries packets in the time of a writing.
+/// Numbers that are reserved at a time: more than the packets that any link carries during one write.
 const MAX_RESERVED_NUMBERS: u64 = 1 << 20;
 
 /// The fewest that are reserved at a time, near the last number there is.
@@ -37,15 +38,15 @@ struct Followed {
     state: Arc<SaState>,
     /// Its record; for a moment two, while an update changes its keys.
     places: Vec<RecordIndex>,
-    /// The last number that it can have.
+    /// The last number that the association can use.
     last: u64,
-    /// Whether it is likely to send.
+    /// Whether it is likely to send: its source is an address of this host.
     sends: bool,
-    /// Whether it is in the databases no more, and only packets in flight may hold it.
+    /// Whether it has left the databases, so that only packets in flight may hold it.
     is_gone: bool,
     /// What was written last.
     written: SavedCounters,
-    /// How far it may go.
+    /// Up to which number it may send.
     allowed: u64,
 }
 
@@ -53,28 +54,28 @@ struct Followed {
 #[derive(Default)]
 pub(super) struct Recalled(HashMap<SaId, (RecordIndex, bool)>);
 
-/// What an association is about to be.
+/// An association as it is about to be published.
 pub(super) struct Changed<'a> {
     /// The association, not published yet.
     pub sa: &'a Arc<Sa>,
     /// Its name in the file.
     pub name: KeyFingerprint,
-    /// Whether it is likely to send: its source is ours.
+    /// Whether it is likely to send: its source is an address of this host.
     pub sends: bool,
 }
 
-/// What came of recalling.
+/// The result of recalling.
 pub(super) struct Outcome {
     /// To be followed once they are published.
     pub recalled: Recalled,
-    /// Associations that go on from an earlier gateway's numbers, or from before they were deleted.
+    /// Associations that continue with an earlier gateway's numbers, or with those from before they were deleted.
     pub resumed: Vec<SaId>,
     /// Why nothing could be reserved, if so.
     pub trouble: Option<io::Error>,
 }
 
 impl<D: Disk> Keeper<D> {
-    /// Follows nothing yet.
+    /// Follows no association yet.
     pub(super) fn new(store: Store<D>) -> Self {
         Self {
             store,
@@ -82,12 +83,12 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
-    /// What the file says of itself.
+    /// The header of the file.
     pub(super) fn header(&self) -> &Header {
         self.store.header()
     }
 
-    /// What makes names in this file its own.
+    /// The salt for names in this file.
     pub(super) fn salt(&self) -> &[u8] {
         &self.store.header().salt
     }
@@ -97,7 +98,7 @@ impl<D: Disk> Keeper<D> {
         self.store.find(name).is_some()
     }
 
-    /// Has changed associations go on where their keys were left, and reserves numbers for them.
+    /// Gives changed associations the stored numbers of their keys, and reserves numbers for them.
     pub(super) fn recall(&mut self, changed: &[Changed<'_>], moment: Moment) -> Outcome {
         let mut outcome = Outcome {
             recalled: Recalled::default(),
@@ -136,8 +137,8 @@ impl<D: Disk> Keeper<D> {
         self.followed.iter().position(is_it)
     }
 
-    /// An update with other keys goes on from the numbers that it has, and never below what these keys have used. Until
-    /// it is published either key may use them, so both records reserve them.
+    /// An update with other keys continues with the association's current numbers, and never below those that the new
+    /// keys have used. Until it is published either key may be in use, so both records reserve the numbers.
     fn change_keys(&mut self, number: usize, place: RecordIndex, changed: &Changed<'_>) {
         let followed = &mut self.followed[number];
         followed.last = changed.sa.config.last_number();
@@ -157,7 +158,7 @@ impl<D: Disk> Keeper<D> {
         followed.state.raise(&changed.sa.config, used, edge);
     }
 
-    /// A new incarnation goes on behind all that the one before may have used.
+    /// A new incarnation continues behind all numbers that the previous one may have used.
     fn resume(&mut self, place: RecordIndex, changed: &Changed<'_>, moment: Moment) {
         let config = &changed.sa.config;
         let kept = self.store.record(place).kept(moment);
@@ -173,7 +174,8 @@ impl<D: Disk> Keeper<D> {
         } else {
             start.sent
         };
-        // A first packet needs room in the file, and one that is only received is looked for at the next start.
+        // The first packet needs a record in the file, and an association that only receives is looked up at the next
+        // start.
         self.store.change(place, |record| {
             record.take(&start, moment);
             record.reserved = end;
@@ -181,7 +183,7 @@ impl<D: Disk> Keeper<D> {
         changed.sa.state.allow_up_to(start.sent);
     }
 
-    /// What an association of this name that is gone has used: exactly so, once nothing holds it.
+    /// The numbers that a deleted association of this name has used; they are exact once no packet holds it.
     fn settle_before(&mut self, place: RecordIndex, moment: Moment) {
         let store = &mut self.store;
         self.followed.retain(|followed| {
@@ -207,13 +209,13 @@ impl<D: Disk> Keeper<D> {
         if followed.is_durable(&self.store) {
             followed.allow_what_is_durable(&self.store);
         } else {
-            // What is reserved is so for the keys of before alone, and the others may be in use in a moment.
+            // The reservation belongs to the old keys alone, and the new ones may be in use in a moment.
             followed.allowed = followed.state.freeze_numbers();
         }
     }
 
-    /// From now on these associations are followed, and all others are gone. Nothing is recalled where a change was
-    /// given up.
+    /// From now on these associations are followed, and all others count as deleted. After a change that was given up,
+    /// nothing is recalled.
     pub(super) fn follow(&mut self, snapshot: &Snapshot, recalled: &Recalled, moment: Moment) {
         let mut known: HashMap<SaId, Vec<Followed>> = HashMap::new();
         for followed in self.followed.drain(..) {
@@ -236,7 +238,7 @@ impl<D: Disk> Keeper<D> {
                     self.followed
                         .push(Followed::new(sa, place, sends, &self.store));
                 }
-                // Never recalled: nothing is kept of it.
+                // Never recalled: it has no record.
                 (None, None) => {}
             }
         }
@@ -270,7 +272,7 @@ impl<D: Disk> Keeper<D> {
         outcome
     }
 
-    /// The last writing: no number is used any more.
+    /// The last write: no number is used any more.
     pub(super) fn finish(&mut self, moment: Moment) -> io::Result<()> {
         for followed in &self.followed {
             followed.close(&mut self.store, moment, true);
@@ -298,7 +300,7 @@ impl Followed {
         }
     }
 
-    /// An update is published, or was given up: what was received under the other keys is theirs to the last.
+    /// An update was published or given up: everything received under the other keys is stored in their record.
     fn settle_on<D: Disk>(
         &mut self,
         place: Option<RecordIndex>,
@@ -338,7 +340,7 @@ impl Followed {
         self.places.iter().all(|place| store.is_durable(*place))
     }
 
-    /// All records of it must be durable, or none of what they reserve counts.
+    /// All records of the association must be durable, or none of the reserved numbers may be used.
     fn allow_what_is_durable<D: Disk>(&mut self, store: &Store<D>) {
         if !self.is_durable(store) {
             return;
@@ -354,7 +356,7 @@ impl Followed {
         }
     }
 
-    /// The last writing. What is reserved counts as used, unless its numbers are not used any more.
+    /// The last write. Reserved numbers count as used, unless the association cannot use them any more.
     fn close<D: Disk>(&self, store: &mut Store<D>, moment: Moment, is_exact: bool) {
         let kept = self.state.saved();
         for place in &self.places {
@@ -368,8 +370,8 @@ impl Followed {
     }
 }
 
-/// Whether keys without a record may be used: a nonce that is the sequence number must never have been used before, and
-/// only who has chosen the keys can say so.
+/// Whether keys without a record may be used. Where the sequence number is the nonce, it must never have been used
+/// before with the key, and only the configuration can declare that (a fresh key, or a sequence number to start from).
 pub(super) fn may_begin(config: &SaConfig) -> bool {
     !config.has_implicit_iv() || config.key_is_fresh || config.sequence > 0
 }

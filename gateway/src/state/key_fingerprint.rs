@@ -1,4 +1,4 @@
-//! What an association is found by in the file: a name that says nothing about its key.
+//! The name of an association in the file: it reveals nothing about the key.
 
 use ipsec::sa::SaConfig;
 use multibuffer::{Cipher, Integrity, Iv, Key, SignJob, without_stack_copies};
@@ -11,8 +11,9 @@ pub(super) const FINGERPRINT_LEN: usize = 32;
 /// The name of an association: equal for equal keys, SPI, addresses and protocol, and for nothing else.
 pub(super) type KeyFingerprint = [u8; FINGERPRINT_LEN];
 
-/// HMAC-SHA-256 under the association's own keys, of what else it is told by. The salt is the file's own, so that names
-/// in two files cannot be compared. The caller's allocations are such as may hold keys.
+/// HMAC-SHA-256 under the association's own keys, over its other identifying fields and the file's salt. The salt
+/// differs from file to file, so that names in two files cannot be compared. The caller must allocate in memory for
+/// keys.
 pub(super) fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint {
     let mut key = Zeroizing::new(Vec::with_capacity(256));
     let mut about = salt.to_vec();
@@ -24,7 +25,7 @@ pub(super) fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint 
             IpAddr::V6(address) => about.extend(address.octets()),
         }
     }
-    // Lengths keep two lists of parts apart that read alike.
+    // The lengths make different lists of parts different as bytes.
     let mut part = |algorithm: &str, secret: &[u8]| {
         for len in [algorithm.len(), secret.len()] {
             about.extend((len as u32).to_be_bytes());

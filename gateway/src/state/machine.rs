@@ -1,7 +1,8 @@
-//! Which machine and which boot this is, so that a state that belongs to another one is known.
+//! Identifies the machine and the boot, so that the state of another one is recognised.
 //!
-//! A copied virtual machine goes on from the same numbers as its original, and one that is set back to a snapshot uses
-//! numbers again. What tells them apart is read where it can be; what cannot be read says nothing.
+//! A copied virtual machine continues with the same numbers as its original, and one that is reset to a snapshot uses
+//! numbers again. The identifiers that distinguish them are read where they exist; one that cannot be read is not
+//! compared.
 
 use super::key_fingerprint::keyed_hash;
 use std::fs;
@@ -9,7 +10,7 @@ use std::fs;
 /// Bytes of a mark.
 pub(super) const MARK_LEN: usize = 16;
 
-/// What something is known by again; zeroes where it could not be read.
+/// A hash that identifies something; zeroes where it could not be read.
 pub(super) type Mark = [u8; MARK_LEN];
 
 /// Marks of this machine, in the order in which the file has them.
@@ -19,23 +20,23 @@ pub(super) struct Machine {
     pub installation: Mark,
     /// The hardware or the virtual machine, by its firmware's UUID.
     pub hardware: Mark,
-    /// What a hypervisor changes when it copies a machine or sets it back (VM generation ID).
+    /// The VM generation ID, which a hypervisor changes when it copies a machine or resets it to a snapshot.
     pub generation: Mark,
     /// The boot.
     pub boot: Mark,
 }
 
-/// How another machine's state is told from ours.
+/// How a state differs from one of this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Foreign {
     /// Another installation or other hardware.
     Machine,
-    /// The virtual machine was copied or set back.
+    /// The virtual machine was copied or reset to a snapshot.
     Generation,
 }
 
 impl Machine {
-    /// This one. The files hold nothing that is secret, but the hash keeps them from being spread by ours.
+    /// The marks of this machine. The identifiers are not secret, but hashing keeps state files from spreading them.
     pub(super) fn here(salt: &[u8]) -> Self {
         let mark = |path: &str| mark(salt, &fs::read(path).unwrap_or_default());
         Self {
@@ -61,7 +62,7 @@ impl Machine {
 
 fn mark(salt: &[u8], content: &[u8]) -> Mark {
     let content = content.trim_ascii();
-    // systemd's word for an installation that has no number yet.
+    // systemd writes this word for an installation that has no ID yet.
     if content.is_empty() || content == b"uninitialized" {
         return Mark::default();
     }

@@ -1,4 +1,4 @@
-//! Opening the file: its folder is checked, its lock taken, and a state that belongs elsewhere or is too old is
+//! Opens the file: its folder is checked, its lock taken, and a state that belongs to another machine or is too old is
 //! refused.
 
 use super::boot_record::BootRecord;
@@ -25,7 +25,7 @@ const NAME: &str = "numbers";
 /// The file, behind that name.
 const KIND: &str = "state";
 
-/// What the command line asks for.
+/// The options of the command line.
 pub(crate) struct Wanted<'a> {
     /// `--state`.
     pub folder: Option<&'a Path>,
@@ -33,15 +33,15 @@ pub(crate) struct Wanted<'a> {
     pub none: bool,
     /// `--fresh-keys`.
     pub fresh_keys: bool,
-    /// Whose the folder and its files become, if they are root's.
+    /// The user who becomes the owner of the folder and its files, if they are root's.
     pub heir: Option<&'a User>,
     /// The control socket, which no other gateway has.
     pub control: &'a Path,
-    /// What the last gateway of this boot has noted.
+    /// The record of the last gateway of this boot.
     pub noted: Option<BootRecord>,
 }
 
-/// Opens what is asked for. All that needs a privilege happens here.
+/// Opens the state as the options request. All that needs a privilege happens here.
 pub(crate) fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure> {
     if wanted.none {
         return Ok(not_kept("--no-state", warn));
@@ -53,7 +53,7 @@ pub(crate) fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure>
     let name = folder.join(NAME);
     match Folder::make_for(&name, "--state", wanted.heir) {
         Ok(folder) => open_in(&folder, &name, wanted, warn).map(Numbers::Kept),
-        // It is only the default, and not every user may write there.
+        // The folder is only a default, and not every user may write there.
         Err(error) if wanted.folder.is_none() => Ok(not_kept(&error.to_string(), warn)),
         Err(error) => Err(Failure::new(error)),
     }
@@ -110,7 +110,7 @@ fn open_in(
     Ok(Keeping::new(begin(store, &place)?, place, lock, warn))
 }
 
-/// Notes where and by whom it is in use from now on.
+/// Writes to the header where the file is in use from now on, and by which process.
 fn begin(mut store: Store<File>, place: &str) -> Result<Keeper<File>, Failure> {
     let here = Machine::here(&store.header().salt);
     if store.header().machine.boot != here.boot {
@@ -147,10 +147,10 @@ fn create(folder: &Folder, place: &str) -> Result<File, Failure> {
     }
 }
 
-/// Why a state is not gone on from.
+/// Why a state is not continued.
 struct NotOurs {
     words: String,
-    /// Whether new keys are a remedy.
+    /// Whether starting with new keys solves it.
     can_begin_anew: bool,
 }
 
@@ -205,7 +205,8 @@ fn refusal(error: BadStore, place: &str) -> NotOurs {
     }
 }
 
-/// Whether others, or we ourselves in a time that is taken back, have used numbers that this state calls unused.
+/// Why numbers that this state calls unused may have been used: by another machine, or by this one before its state was
+/// restored from an older copy.
 fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str> {
     let header = store.header();
     let here = Machine::here(&header.salt);
@@ -227,7 +228,7 @@ fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str
     is_older.then_some("is older than the one that was used last")
 }
 
-/// Who has it, as far as the file says.
+/// The error for a state that another process holds, which the file's header identifies.
 fn taken(folder: &Folder, place: &str) -> String {
     let file = folder.file_of(KIND).ok().flatten();
     let holder = file.and_then(|file| Store::open(file).ok()).map(|store| {

@@ -1,4 +1,4 @@
-//! One association in the file: 128 bytes with a checksum, so that a record half written is known as one.
+//! One association in the file: 128 bytes with a checksum, so that a record written in part is recognised.
 
 use super::key_fingerprint::{FINGERPRINT_LEN, KeyFingerprint};
 use ipsec::sa::SavedCounters;
@@ -6,12 +6,12 @@ use ipsec::sa::SavedCounters;
 /// Bytes of a record.
 pub(super) const RECORD_LEN: usize = 128;
 
-/// What is kept of one association.
+/// The stored state of one association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SaRecord {
-    /// Which one.
+    /// The association's name.
     pub name: KeyFingerprint,
-    /// Counts the writings of this record: of two copies the higher one holds.
+    /// Counts the writes of this record: of two copies the one with the higher count is valid.
     pub generation: u64,
     /// No number above this one was sent.
     pub reserved: u64,
@@ -23,27 +23,27 @@ pub(super) struct SaRecord {
     pub packets: u64,
     /// Its age in seconds when this was written.
     pub age: u64,
-    /// Its age when it was first used, and 1; 0 for never.
+    /// Its age when it was first used, plus 1; 0 for never.
     pub first_use: u64,
-    /// Its age when it was last used, and 1; 0 for never.
+    /// Its age when it was last used, plus 1; 0 for never.
     pub last_use: u64,
     /// When it was added, in seconds since the Unix epoch.
     pub created: u64,
-    /// Seconds between the system's start and this writing; 0 once it is of an earlier boot.
+    /// Seconds between boot and this write; 0 once it is of an earlier boot.
     pub written: u64,
 }
 
-/// The moment of a start or of a writing.
+/// The time of a start or of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Moment {
     /// Seconds since the Unix epoch, as lifetimes count them.
     pub now: u64,
-    /// Seconds since the system's start.
+    /// Seconds since boot.
     pub since_boot: u64,
 }
 
 impl SaRecord {
-    /// An association that was never seen.
+    /// The record of an association without one.
     pub(super) fn new(name: KeyFingerprint, moment: Moment) -> Self {
         Self {
             name,
@@ -60,7 +60,7 @@ impl SaRecord {
         }
     }
 
-    /// Takes over everything but the numbers that are reserved, which never fall.
+    /// Takes over everything except the reserved numbers, which never decrease.
     pub(super) fn take(&mut self, kept: &SavedCounters, moment: Moment) {
         let since = |moment: u64| match moment {
             0 => 0,
@@ -77,7 +77,7 @@ impl SaRecord {
         self.written = moment.since_boot;
     }
 
-    /// What a new incarnation goes on from.
+    /// The state from which a new incarnation continues.
     pub(super) fn kept(&self, moment: Moment) -> SavedCounters {
         let created = moment.now.saturating_sub(self.age_at(moment));
         let at = |use_| match use_ {
@@ -95,15 +95,15 @@ impl SaRecord {
         }
     }
 
-    /// The date may have been set since. So much time has passed in any case: what the record knows of, and since then
-    /// what the system has been up.
+    /// The clock may have been set since, so the age is the larger of two: by date, and the recorded age plus the
+    /// system's uptime since the record was written.
     fn age_at(&self, moment: Moment) -> u64 {
         let passed = moment.since_boot.saturating_sub(self.written);
         let by_date = moment.now.saturating_sub(self.created);
         by_date.max(self.age.saturating_add(passed))
     }
 
-    /// As it is written.
+    /// Serializes the record.
     pub(super) fn encode(&self) -> [u8; RECORD_LEN] {
         let mut bytes = [0; RECORD_LEN];
         bytes[..FINGERPRINT_LEN].copy_from_slice(&self.name);
@@ -160,11 +160,11 @@ impl SaRecord {
     }
 }
 
-/// Where the checksum stands.
+/// The offset of the checksum.
 const CHECKSUM_OFFSET: usize = RECORD_LEN - 8;
 
-/// FNV-1a of 64 bits: against bytes that were half written, not against anybody who may write the file, who needs no
-/// false checksum to do harm. A record of zeroes has a wrong one.
+/// FNV-1a of 64 bits detects records written in part. It does not protect against a process that may write the file,
+/// which can do harm without a wrong checksum. A record of zeroes has a wrong one.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -209,7 +209,7 @@ mod tests {
         };
         let mut record = record();
         record.take(&kept, moment(1_800_000_060, 500));
-        // A minute later the date is an hour behind.
+        // A minute later the clock has been set back by an hour.
         let resumed = record.kept(moment(1_799_996_520, 560));
         assert_eq!(resumed.created, 1_799_996_520 - 120);
         assert_eq!(resumed.first_used, resumed.created + 10);

@@ -1,5 +1,5 @@
-//! The file: a header and records, each in two copies that are written in turn, so that a power failure in the middle
-//! of a writing leaves the copy before it.
+//! The file: a header and records, each in two copies that are written in turn, so that a power failure during a write
+//! leaves the previous copy.
 //!
 //! ```text
 //!   header │ header │ 32 records │ the same 32 │ 32 records │ the same 32 │ …        each part 4096 bytes
@@ -15,13 +15,14 @@ use super::record::{Moment, RECORD_LEN, SaRecord};
 use std::collections::HashMap;
 use std::io;
 
-/// Records that lie side by side.
+/// Records in one page.
 const RECORDS_PER_GROUP: usize = PAGE / RECORD_LEN;
 
 /// Bytes of a group with both of its copies.
 const GROUP_BYTES: usize = 2 * PAGE;
 
-/// The most keys that are remembered: 16 MiB of file. The one that was not in use for longest gives way.
+/// The most keys that are stored: 16 MiB of file. When it is full, the key that has been unused for longest is
+/// replaced.
 pub(super) const MAX_RECORDS: usize = 1 << 16;
 
 /// Where a record is.
@@ -34,7 +35,7 @@ pub(super) struct Store<D> {
     header_is_second: bool,
     slots: Vec<Slot>,
     places: HashMap<KeyFingerprint, RecordIndex>,
-    /// How long the file is to be: a shorter file was truncated by another program.
+    /// The expected length of the file: a shorter file was truncated by another program.
     len: u64,
 }
 
@@ -42,16 +43,16 @@ struct Slot {
     record: SaRecord,
     /// Whether the second copy is the younger one on the disk.
     second: bool,
-    /// Whether the disk has not got this yet.
+    /// Whether this has not been written to the disk yet.
     dirty: bool,
-    /// Whether a living association is kept here.
+    /// Whether an existing association uses this record.
     in_use: bool,
 }
 
-/// Why a file is no store.
+/// Why a file is not a valid store.
 #[derive(Debug)]
 pub(super) enum BadStore {
-    /// Not one of ours, or damaged.
+    /// Not a state file, or damaged.
     Header(BadHeader),
     /// Both copies of a record are damaged.
     SaRecord,
@@ -75,7 +76,7 @@ impl<D: Disk> Store<D> {
 
     /// Reads all of it.
     pub(super) fn open(mut disk: D) -> Result<Self, BadStore> {
-        // What a killed process has written is there, but need not be on the disk yet.
+        // What a killed process has written is in the file, but may not be on the disk yet.
         disk.sync()?;
         let len = disk.len()?;
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0).min(largest())];
@@ -102,7 +103,7 @@ impl<D: Disk> Store<D> {
     }
 
     fn read_group(&mut self, group: &[u8]) -> Result<(), BadStore> {
-        // The end of a file that was growing when the power failed is missing, and reads as nothing.
+        // If the power failed while the file was growing, its end is missing and reads as zeroes.
         let mut whole = vec![0; GROUP_BYTES];
         whole[..group.len()].copy_from_slice(group);
         self.len += GROUP_BYTES as u64;
@@ -127,14 +128,14 @@ impl<D: Disk> Store<D> {
         }
     }
 
-    /// The records were written before the system was started again: its time since then counts from 0.
+    /// The records were written before the last boot: the uptime counts from 0 again.
     pub(super) fn is_of_earlier_boot(&mut self) {
         for slot in &mut self.slots {
             slot.record.written = 0;
         }
     }
 
-    /// What the file says of itself.
+    /// The header of the file.
     pub(super) fn header(&self) -> &Header {
         &self.header
     }
@@ -144,7 +145,7 @@ impl<D: Disk> Store<D> {
         &self.disk
     }
 
-    /// Where a name's record is.
+    /// The index of the record of a name.
     pub(super) fn find(&self, name: &KeyFingerprint) -> Option<RecordIndex> {
         self.places.get(name).copied()
     }
@@ -161,7 +162,7 @@ impl<D: Disk> Store<D> {
         slot.dirty = true;
     }
 
-    /// A place for an association that was never seen. Nothing is written yet.
+    /// Adds a record for an association without one. Nothing is written yet.
     pub(super) fn add(&mut self, name: KeyFingerprint, moment: Moment) -> RecordIndex {
         let record = SaRecord::new(name, moment);
         let place = if self.slots.len() < MAX_RECORDS {
@@ -200,12 +201,12 @@ impl<D: Disk> Store<D> {
         oldest.map(|(place, _)| place)
     }
 
-    /// Whether a living association is kept at a place.
+    /// Sets whether an existing association uses a record.
     pub(super) fn set_in_use(&mut self, place: RecordIndex, in_use: bool) {
         self.slots[place].in_use = in_use;
     }
 
-    /// Whether the disk has what is at a place.
+    /// Whether the disk has the present content of a record.
     pub(super) fn is_durable(&self, place: RecordIndex) -> bool {
         !self.slots[place].dirty
     }
@@ -223,8 +224,8 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Writes what has changed, and returns once it would survive a power failure. What could be written is, where
-    /// there is no room for the rest.
+    /// Writes what has changed, and returns once it would survive a power failure. If the disk is full, the records
+    /// that already have room in the file are still written.
     pub(super) fn commit(&mut self) -> io::Result<()> {
         if self.slots.iter().all(|slot| !slot.dirty) {
             return Ok(());
@@ -249,7 +250,7 @@ impl<D: Disk> Store<D> {
         grown
     }
 
-    /// Records side by side go in one call.
+    /// Adjacent records are written by one call.
     fn write(&mut self, run: &[RecordIndex]) -> io::Result<()> {
         let Some(&first) = run.first() else {
             return Ok(());
@@ -267,7 +268,8 @@ impl<D: Disk> Store<D> {
         self.disk.write_at(offset(first, second), &bytes)
     }
 
-    /// Room for records is taken before any of them is used, so that a disk that fills up stops nothing that runs.
+    /// The file is extended before any of its new records is used, so that a full disk does not affect associations in
+    /// use.
     fn grow(&mut self) -> io::Result<()> {
         let groups = self.slots.len().div_ceil(RECORDS_PER_GROUP);
         let wanted = (2 * PAGE + groups * GROUP_BYTES) as u64;
@@ -278,7 +280,7 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Another program has cut the file: everything is written again.
+    /// Another program has truncated the file: everything is written again.
     fn mend(&mut self) -> io::Result<()> {
         let header = self.header.encode();
         self.disk.write_at(0, &header)?;
@@ -309,7 +311,7 @@ impl Slot {
             }
             (_, Some(second)) => Ok(Self::of(second, true)),
             (Some(first), None) => Ok(Self::of(first, false)),
-            // Half written for the first time: it was never in use.
+            // Its first write was incomplete: it was never in use.
             (None, None) if *first == empty || *second == empty => Ok(Self::new(SaRecord::new(
                 KeyFingerprint::default(),
                 Moment::default(),
@@ -336,7 +338,7 @@ fn offset(place: RecordIndex, second: bool) -> u64 {
     (2 * PAGE + group * GROUP_BYTES + copy + number * RECORD_LEN) as u64
 }
 
-/// Cuts places into runs that lie side by side in one copy.
+/// Splits record indices into runs that are adjacent in one copy.
 fn runs(places: &[RecordIndex], second: impl Fn(RecordIndex) -> bool) -> Vec<&[RecordIndex]> {
     let apart = |a: &RecordIndex, b: &RecordIndex| {
         a + 1 == *b && a / RECORDS_PER_GROUP == b / RECORDS_PER_GROUP && second(*a) == second(*b)

@@ -101,7 +101,7 @@ fn direction(name: &str, traffic: &Traffic) -> String {
     )
 }
 
-/// One barrier alone is worth a word: whatever takes it away opens everything until it is back.
+/// A single barrier gets a warning: if it is removed, traffic passes unencrypted until it is restored.
 fn barriers(barriers: &[BarrierStatus]) -> String {
     let state = |barrier: &BarrierStatus| match (barrier.holds, &barrier.gaps) {
         (true, None) => barrier.name.clone(),

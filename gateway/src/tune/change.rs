@@ -1,6 +1,6 @@
-//! Setting and putting back.
+//! Changing and restoring settings.
 //!
-//! INVARIANT: the file has the old value before a setting gets another one, and forgets it only after it is back.
+//! INVARIANT: the state file has the old value before a setting is changed, and drops it only after it was restored.
 
 use super::host::{Host, Reading, Target};
 use super::report::Row;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What became of one target.
+/// The outcome for one target.
 #[derive(Serialize, Debug, PartialEq)]
 pub(super) struct Outcome {
     pub name: String,
@@ -24,7 +24,7 @@ pub(super) struct Outcome {
 pub(super) enum What {
     /// It has another value now.
     Changed { from: String, to: String },
-    /// Taken as far as the kernel lets it.
+    /// Changed as far as the kernel allows.
     ChangedInPart {
         from: String,
         to: String,
@@ -34,7 +34,7 @@ pub(super) enum What {
     Good { value: String },
     /// The driver does not allow a change.
     Fixed { value: String },
-    /// The device or the setting has gone, and its old value with it.
+    /// The device or the setting no longer exists, so its old value is discarded.
     Gone,
     /// It was set by another program since.
     NotOurs {
@@ -49,7 +49,7 @@ pub(super) enum What {
 }
 
 impl Outcome {
-    /// Whether what was asked for did not happen.
+    /// Whether the requested change was not made.
     pub(super) fn failed(&self) -> bool {
         matches!(
             self.what,
@@ -88,7 +88,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Gives every target of `rows` its proposal.
+/// Writes the recommended value to every target of `rows`.
 pub(super) fn apply(
     host: &dyn Host,
     path: &Path,
@@ -134,7 +134,7 @@ pub(super) fn apply(
     Ok(outcomes)
 }
 
-/// Writes, and looks at what the kernel made of it.
+/// Writes a value, and reads back what the kernel made of it.
 fn set(host: &dyn Host, target: &str, from: &str, wanted: &str) -> What {
     let Some(place) = Target::parse(target) else {
         return What::Refused {
@@ -192,8 +192,8 @@ fn forget(state: &mut State, target: &str, network: &str) {
     state.changed.retain(|one| !is_it(one));
 }
 
-/// Puts back what was changed under these names, or everything, the latest change first; what could not be put back
-/// stays remembered.
+/// Restores the settings of these names, or all of them, the latest change first; what could not be restored stays in
+/// the state file.
 pub(super) fn revert(
     host: &dyn Host,
     state: &mut State,

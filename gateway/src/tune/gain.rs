@@ -1,7 +1,7 @@
-//! What a setting was worth here: read from the records of `esplanade lab run tune`, never guessed.
+//! The measured gain of a setting, read from the records of `esplanade lab run tune`, never estimated.
 //!
-//! A part of that study differs from its part `as-it-is` in one factor or in several; rounds that both were measured in
-//! are pairs, and the gain is the median of their ratios.
+//! A part of that study differs from its part `as-it-is` in one factor or in several. Rounds in which both were
+//! measured are pairs, and the gain is the median of their ratios.
 
 use crate::speed::statistics::{interval, median};
 use serde::{Deserialize, Serialize};
@@ -11,30 +11,31 @@ use std::path::{Path, PathBuf};
 /// The study's part in which nothing is changed.
 const BASE: &str = "as-it-is";
 const FIGURE: &str = "goodput_bps";
-/// What the lab adds to a contender's name where offloads are the question.
+/// The suffix that the lab adds to a contender's name in the study of offloads.
 const WITHOUT_OFFLOADS: &str = "-no-offloads";
 
 /// The records of one run.
 pub(super) struct Gains {
     pub folder: PathBuf,
-    /// What says that they are of another machine or another kernel.
+    /// Why they count as results of another machine or another kernel, if they do.
     pub elsewhere: Option<String>,
     lines: Vec<Line>,
 }
 
-/// What a setting was worth.
+/// The gain of a setting.
 #[derive(Serialize, Clone, Debug, PartialEq)]
 pub(super) struct Gain {
     /// The value that was measured, as the study wrote it.
     pub level: String,
-    /// Whether what is proposed is what the study took away: the ratio then is that of having it.
+    /// Whether the study measured the recommended value's absence: the ratio is inverted, so that it is that of having
+    /// it.
     pub of_having_it: bool,
     /// Factors that were changed with it.
     pub with: Vec<String>,
     pub contender: String,
     /// Median of the ratios of goodput, round by round.
     pub ratio: f64,
-    /// Between which ratios the median lies at 95 %; absent with fewer than six pairs.
+    /// The 95 % interval of the median; absent with fewer than six pairs.
     pub interval: Option<[f64; 2]>,
     pub pairs: usize,
 }
@@ -77,8 +78,8 @@ impl Line {
 }
 
 impl Gains {
-    /// Those in `asked`, or in a folder `tune-out` there; without a wish, those where the lab leaves them. `Ok(None)`
-    /// if nothing was asked for and nothing is there.
+    /// The results in `asked`, or in a folder `tune-out` there; without `asked`, in the lab's default folder.
+    /// `Ok(None)` if no folder was given and none is there.
     pub(super) fn find(asked: Option<&Path>, here: &Here) -> Result<Option<Self>, String> {
         let folder = asked.unwrap_or(Path::new("."));
         let candidates = match asked {
@@ -129,8 +130,8 @@ impl Gains {
         })
     }
 
-    /// What the setting `name` was worth, best at the value `wanted`: alone if that was measured, else with others. A
-    /// tunnel's gain goes before plain IP's.
+    /// The gain of the setting `name`, preferably at the value `wanted`, and measured alone rather than with others. A
+    /// tunnel's gain is preferred to plain IP's.
     pub(super) fn of(&self, name: &str, wanted: Option<&str>) -> Option<Gain> {
         let wanted = wanted.map(level);
         let mut found = self.cells(name);
@@ -169,7 +170,7 @@ impl Gains {
         lines: Vec<&Line>,
     ) -> Option<Gain> {
         let level = (*levels.get(name)?).to_owned();
-        // No proposal of ours takes an ability away but these, which the study switches on.
+        // No recommendation disables a feature, except these two, which the study enables.
         let of_having_it = level == "false" && name != "ip_early_demux" && name != "rx_gro_list";
         let base: BTreeMap<usize, f64> = self.base(contender).filter_map(measured).collect();
         let ratios: Vec<f64> = lines
@@ -202,7 +203,7 @@ impl Gains {
     }
 }
 
-/// Only what was measured has figures.
+/// The round and the goodput, of a record that has a result.
 fn measured(line: &Line) -> Option<(usize, f64)> {
     let value = *line.figures.get(FIGURE)?;
     (value > 0.0).then_some((line.round, value))
@@ -218,7 +219,7 @@ fn level(value: &str) -> String {
     .to_owned()
 }
 
-/// The machine that asks.
+/// The machine that this program runs on.
 pub(super) struct Here {
     pub processor: String,
     pub kernel: String,
@@ -233,7 +234,7 @@ impl Here {
 }
 
 impl Gain {
-    /// In words, for whom `wanted` is proposed.
+    /// The gain as text, where `wanted` is recommended.
     pub(super) fn words(&self, wanted: Option<&str>) -> String {
         let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
         let mut text = percent(self.ratio);

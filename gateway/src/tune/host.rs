@@ -54,13 +54,13 @@ impl fmt::Display for Target {
 /// What was found at a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
-    /// Its value, in the one form in which values are compared.
+    /// Its value, in the normal form in which values are compared.
     Value(String),
     /// A value that nothing can change.
     Fixed(String),
     /// This kernel or this device has none.
     Absent,
-    /// It may be there; why it cannot be read.
+    /// It may exist; why it cannot be read.
     Unreadable(String),
 }
 
@@ -70,7 +70,7 @@ pub(super) trait Host {
     fn write(&self, target: &Target, value: &str) -> io::Result<()>;
     /// The names in a folder; none where there is no such folder.
     fn list(&self, folder: &str) -> Vec<String>;
-    /// Which network namespace files and features are of.
+    /// The network namespace that the files and features belong to.
     fn network(&self) -> String;
 }
 
@@ -114,7 +114,7 @@ impl Host for Machine {
     fn write(&self, target: &Target, value: &str) -> io::Result<()> {
         match target {
             Target::File(path) => {
-                // Never creates one: a setting that has gone stays gone.
+                // Never creates a file: a setting that no longer exists is not created.
                 let mut file = fs::File::options()
                     .write(true)
                     .truncate(true)
@@ -151,7 +151,7 @@ fn read_file(path: &Path) -> Reading {
     use io::ErrorKind::{InvalidInput, NotFound, Unsupported};
     match fs::read_to_string(path) {
         Ok(text) => Reading::Value(one_form(&text)),
-        // Files of devices may be there and still have nothing to say: EINVAL, EOPNOTSUPP.
+        // Files of devices may exist and return EINVAL or EOPNOTSUPP: no value.
         Err(error) if matches!(error.kind(), NotFound | InvalidInput | Unsupported) => {
             Reading::Absent
         }
@@ -193,7 +193,7 @@ pub(super) fn feature(text: &str, name: &str) -> Reading {
     }
 }
 
-/// What `ethtool -K` calls what `ethtool -k` shows: some long names are read only.
+/// The name for `ethtool -K` of a feature that `ethtool -k` shows: `-K` does not accept some of the long names.
 fn option(name: &str) -> &str {
     match name {
         "rx-checksumming" => "rx",
@@ -213,7 +213,7 @@ fn without_ethtool(error: &io::Error) -> String {
     }
 }
 
-/// The last words of a program that refused; they say whether a privilege is missing.
+/// The error of a program that failed: the last line it wrote, and whether a privilege is missing.
 fn said(stderr: &[u8]) -> io::Error {
     let text = String::from_utf8_lossy(stderr);
     let last = text.lines().last().unwrap_or("ethtool refused").trim();

@@ -1,8 +1,8 @@
-//! What is only told: this program neither changes nor proposes it.
+//! Rows that are shown only: this program neither changes nor recommends them.
 
 use super::host::{Host, Reading, Target};
 
-/// A row that is advice alone.
+/// The value of a row that is advice alone.
 pub(super) fn nothing(_: &dyn Host) -> Option<String> {
     Some("see below".to_owned())
 }
@@ -12,7 +12,7 @@ pub(super) fn smt(host: &dyn Host) -> Option<String> {
     value(host, "/sys/devices/system/cpu/smt/control")
 }
 
-/// Whether it runs.
+/// Whether irqbalance runs.
 pub(super) fn irqbalance(host: &dyn Host) -> Option<String> {
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let runs = host.list("/proc").into_iter().filter(is_process).any(|id| {
@@ -21,7 +21,7 @@ pub(super) fn irqbalance(host: &dyn Host) -> Option<String> {
     Some(if runs { "runs" } else { "does not run" }.to_owned())
 }
 
-/// How many weaknesses of the processor the kernel works around.
+/// How many CPU vulnerabilities the kernel mitigates.
 pub(super) fn mitigations(host: &dyn Host) -> Option<String> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
     let all = host.list(folder);

@@ -1,6 +1,6 @@
-//! What a setting should hold, and what to write where it holds something else.
+//! The recommended value of a setting, and what to write if it has another one.
 
-/// What a spot should hold.
+/// The recommended value of a target.
 #[derive(Clone, Copy)]
 pub(super) enum Recommendation {
     AtLeast(u64),
@@ -11,11 +11,11 @@ pub(super) enum Recommendation {
     EveryProcessor,
     /// A mask with this queue's share of the processors.
     ItsShare,
-    /// Whatever it is.
+    /// No recommendation.
     Nothing,
 }
 
-/// Where a spot stands among its like.
+/// The position of a target among those of the same setting.
 #[derive(Clone, Copy)]
 pub(super) struct Among {
     pub processors: usize,
@@ -24,7 +24,7 @@ pub(super) struct Among {
 }
 
 impl Recommendation {
-    /// What should be written in place of `current`; `None` where that is good.
+    /// The value to write instead of `current`; `None` if that is good.
     pub(super) fn proposal(self, current: &str, among: Among) -> Option<String> {
         let Among {
             processors,

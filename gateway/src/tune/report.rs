@@ -1,4 +1,4 @@
-//! What `esplanade tune show` says: rows for readers, and for programs.
+//! The output of `esplanade tune show`: a table, or JSON for programs.
 
 use super::gain::{Gain, Gains};
 use super::host::{Host, Reading};
@@ -8,17 +8,17 @@ use super::table::{self, Place, SETTINGS, Setting};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// How a setting stands.
+/// The assessment of a setting.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Assessment {
-    /// Should be changed, and `apply` does.
+    /// Should be changed, and `apply` does it.
     Proposed,
-    /// Has a price: `apply` changes it by name.
+    /// Has a drawback: `apply` changes it only by name.
     OnRequest,
     /// Is as it should be.
     Good,
-    /// Nothing is proposed.
+    /// No value is recommended.
     Told,
     /// This kernel or these devices do not have it.
     Absent,
@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub reason: &'static str,
     pub price: Option<&'static str>,
     pub gain: Option<Gain>,
-    /// The gain in words, or why there is none.
+    /// The gain as text, or why there is none.
     pub measured: String,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Spot {
     pub proposal: Option<String>,
     /// Why it cannot be read or changed.
     pub problem: Option<String>,
-    /// What it was before `tune apply`.
+    /// The value before `tune apply`.
     pub before: Option<String>,
 }
 
@@ -211,7 +211,7 @@ impl Report {
 impl Row {
     fn text(&self) -> String {
         let values = self.values();
-        // Advice without a figure needs no excuse for it.
+        // Rows that are advice alone have no measurement to report.
         let measured = match (self.verdict, &self.gain) {
             (Assessment::Told, None) => "",
             _ => &self.measured,

@@ -1,4 +1,4 @@
-//! What `tune apply` has changed, so that `tune revert` can put it back: one small file, written before any setting is.
+//! What `tune apply` has changed, so that `tune revert` can restore it: one small file, written before any setting is.
 //!
 //! The first old value wins, however often a setting is changed. All values that were ever written are kept, so that a
 //! value set by another program is recognised even if a run was killed between the file and the setting.
@@ -9,13 +9,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where it lies unless said otherwise.
+/// The default path of the state file.
 pub(super) const DEFAULT_STATE_FILE: &str = "/var/lib/esplanade/tune.json";
 
 /// The file's content.
 #[derive(Serialize, Deserialize, Default, Debug, PartialEq)]
 pub(super) struct State {
-    /// The start of the machine that it belongs to: the next one begins with fresh settings.
+    /// The boot that it belongs to: after another boot settings have their initial values.
     pub boot: String,
     pub changed: Vec<Changed>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Changed {
 }
 
 impl State {
-    /// Reads it; an empty one where there is none, or where the machine was started anew since.
+    /// Reads the state; it is empty without a file, or where the machine was rebooted since.
     pub(super) fn load(path: &Path, boot: &str) -> io::Result<Self> {
         let fresh = || Self {
             boot: boot.to_owned(),
@@ -52,7 +52,7 @@ impl State {
         Ok(if state.boot == boot { state } else { fresh() })
     }
 
-    /// Writes it, whole or not at all; without anything in it, it goes.
+    /// Writes the file atomically; removes it when there is nothing to remember.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         if self.changed.is_empty() {
             return match fs::remove_file(path) {
@@ -70,7 +70,7 @@ impl State {
         file.write_all(&serde_json::to_vec_pretty(self)?)?;
         file.sync_all()?;
         fs::rename(&draft, path)?;
-        // The name lasts when the folder does.
+        // The folder is synced too, so that the file's name survives a power failure.
         folder(path).and_then(File::open)?.sync_all()
     }
 
@@ -108,7 +108,7 @@ fn folder(path: &Path) -> io::Result<PathBuf> {
     Ok(folder.map_or_else(|| PathBuf::from("."), Path::to_owned))
 }
 
-/// Makes the folder if need be and keeps others out until the answer is dropped.
+/// Makes the folder if needed, and takes a lock that is held until the returned file is dropped.
 pub(super) fn lock(path: &Path) -> io::Result<File> {
     fs::DirBuilder::new()
         .recursive(true)

@@ -1,7 +1,8 @@
-//! The settings that studies and peers name: where each lives, what it should be, why, and what it costs.
+//! The settings that the studies and other programs recommend: where each is found, its recommended value, the reason,
+//! and its drawback.
 //!
-//! A name that the lab can vary is the word of its specs, so that what `esplanade lab run tune` measured finds its row
-//! here.
+//! A setting that the lab can vary has the name of the lab's factor, so that results of `esplanade lab run tune` find
+//! its row here.
 
 use super::host::{Host, Target};
 use super::informational;
@@ -12,14 +13,14 @@ pub(super) struct Setting {
     pub name: &'static str,
     pub place: Place,
     pub wish: Recommendation,
-    /// What it costs, where it costs something: then it is changed only by name.
+    /// Its drawback, if it has one: then it is changed only by name.
     pub price: Option<&'static str>,
     /// Whether the lab has a factor of this name.
     pub in_lab: bool,
     pub reason: &'static str,
 }
 
-/// Where a setting lives: in one spot or in several.
+/// Where a setting is found: in one file or in several.
 pub(super) enum Place {
     /// Files below /proc/sys.
     System(&'static [&'static str]),
@@ -33,11 +34,12 @@ pub(super) enum Place {
     Features(&'static [&'static str]),
     /// A file of each processor.
     Processor(&'static str),
-    /// Nowhere to write: it is only told.
+    /// Nothing to write: the value is only shown.
     Told(fn(&dyn Host) -> Option<String>),
 }
 
-/// Every spot of a place on this host, and which queue it is of how many; none where it has no such place.
+/// Every file or feature that a place stands for on this host, and which queue it is of how many; none where the host
+/// has no such place.
 pub(super) fn spots(
     place: &Place,
     host: &dyn Host,
@@ -140,7 +142,7 @@ impl Setting {
     }
 }
 
-/// The buffer that a gateway wants of a socket, as `dataplane` asks for it.
+/// The socket buffer that `dataplane` requests.
 const SOCKET_BUFFER: u64 = 4 << 20;
 
 /// All of them: buffers, the receive path, devices, TCP of this host, processors.

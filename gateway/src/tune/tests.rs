@@ -88,7 +88,7 @@ impl Tree {
         scope.rows(state, None)
     }
 
-    /// Sets what these settings propose; what came of each target.
+    /// Applies the recommended values of these settings; returns the outcome for each target.
     fn apply(&self, names: &[&str]) -> Vec<What> {
         let _lock = super::state::lock(&self.state()).unwrap();
         let mut state = self.load();
@@ -134,7 +134,7 @@ fn names_are_unique_and_each_row_says_why() {
     }
 }
 
-/// The study's own words, or its records would find no row.
+/// Settings must have the study's names, or its records would find no row.
 #[test]
 fn what_the_lab_can_vary_is_called_as_its_study_calls_it() {
     let study = include_str!("../../../lab/studies/tune.toml");
@@ -314,7 +314,7 @@ fn what_was_applied_is_put_back_exactly_and_nothing_of_it_stays() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&tree.state()), 0o600);
     assert_eq!(mode(tree.state().parent().unwrap()), 0o700);
-    // Applied twice is applied once.
+    // Applying it twice has the same effect as once.
     assert_eq!(
         tree.apply(&["rmem_max"]),
         [What::Good {
@@ -359,7 +359,7 @@ fn what_somebody_else_has_set_since_is_left_alone_unless_forced() {
     tree.apply(&["rmem_max", "tcp.sack"]);
     tree.put("proc/sys/net/core/rmem_max", "9999999\n");
     let outcomes = tree.revert(&[], false);
-    // The latest change first; the rest goes back all the same.
+    // The latest change comes first; the others are restored as well.
     assert_eq!(outcomes[0], changed("1", "0"));
     assert!(matches!(&outcomes[1], What::NotOurs { value, .. } if value == "9999999"));
     assert_eq!(tree.get("proc/sys/net/core/rmem_max"), "9999999\n");
@@ -368,7 +368,8 @@ fn what_somebody_else_has_set_since_is_left_alone_unless_forced() {
     assert!(!tree.state().exists());
 }
 
-/// Killed between the file and the setting: the file knows of a value that was never written.
+/// Killed between the write of the state file and that of the setting: the state file holds a value that was never
+/// applied.
 #[test]
 fn a_run_that_was_killed_half_way_is_put_back_too() {
     let tree = Tree::new();
@@ -385,7 +386,7 @@ fn a_run_that_was_killed_half_way_is_put_back_too() {
             value: "212992".to_owned()
         }]
     );
-    // The same where an earlier value of ours was there.
+    // The same where a value of an earlier `apply` was in force.
     tree.apply(&["rmem_max"]);
     let mut state = tree.load();
     state.note("rmem_max", target, &network, "4194304", "5000000");
@@ -402,7 +403,7 @@ fn what_the_kernel_refuses_is_told_and_not_remembered() {
         rows.retain(|row| row.name == "rmem_max");
         rows
     };
-    // It goes between the look and the write, and is not made anew.
+    // It is removed between the read and the write, and is not created again.
     fs::remove_file(&path).unwrap();
     let _lock = super::state::lock(&tree.state()).unwrap();
     let mut state = tree.load();
@@ -474,7 +475,7 @@ fn a_gain_is_the_median_of_ratios_of_rounds_that_both_were_measured_in() {
     let tree = Tree::new();
     let mut lines = Vec::new();
     for round in 1..=7 {
-        // The machine's mood doubles everything from round to round and cancels.
+        // The speed of the machine doubles from round to round and cancels in the ratios.
         let mood = f64::from(1 << round);
         let base = [("part", "as-it-is"), ("mtu", "1500")];
         lines.push(record("plain", round, &base, 100.0 * mood));

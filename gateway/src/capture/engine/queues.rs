@@ -1,4 +1,4 @@
-//! The ends of a pump over a capture: all four at one place, where packets wait and what became of them is left.
+//! The ends of a pump for a capture: all four use the same queues of waiting packets and results.
 
 use dataplane::io::{
     Arrival, Burst, Delivery, PlaintextSink, PlaintextSource, ProtectedSink, ProtectedSource,
@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where the pump's ends find the packet and leave what became of it.
+/// The packets that wait, and the results.
 #[derive(Default)]
 pub(super) struct PacketQueues {
     pub waiting: VecDeque<Vec<u8>>,
-    /// The device that what waits was routed into.
+    /// The device that the waiting packets were routed into.
     pub device: u32,
     pub carried: Vec<Vec<u8>>,
     identification: u16,
@@ -25,7 +25,7 @@ pub(super) struct PacketQueues {
 pub(super) struct Ends(pub Arc<Mutex<PacketQueues>>);
 
 pub(super) fn lock(queues: &Mutex<PacketQueues>) -> MutexGuard<'_, PacketQueues> {
-    // Vectors of packets are whole whatever their last user did.
+    // Vectors of packets are valid even if a thread panicked while it held the lock.
     queues.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -42,7 +42,7 @@ impl Ends {
             };
             let bytes = &packet[start..end];
             if intake.free_items() == 0 || bytes.len() > intake.free_bytes().len() {
-                // What does not fit even alone never will.
+                // A packet that does not fit even alone is dropped.
                 if count > 0 {
                     lock(&self.0).waiting.push_front(packet);
                 }
@@ -70,7 +70,7 @@ impl ProtectedSource for Ends {
     fn fill(&mut self, intake: &mut ReceiveBuffer<Arrival>, _: Wait) -> io::Result<usize> {
         Ok(self.enter(intake, |packet| {
             let (outer, range) = Outer::payload(packet).ok()?;
-            // As the gateway's sockets do: those of UDP keep the headers, the others hand them over.
+            // As with the gateway's sockets: UDP sockets deliver without headers, the others with them.
             let start = if outer.ports.is_some() {
                 range.start
             } else {
@@ -115,7 +115,7 @@ impl ProtectedSink for Ends {
         let before = queues.carried.len();
         for burst in bursts {
             for sealed in burst.bytes.chunks(burst.stride) {
-                // RFC 6864: never 0, for eyes that take it for "not set".
+                // RFC 6864: never 0, which some tools take for "not set".
                 queues.identification = queues.identification.wrapping_add(1).max(1);
                 let mut packet = Vec::new();
                 if burst.outer.emitted_len == 0 {

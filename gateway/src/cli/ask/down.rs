@@ -1,4 +1,5 @@
-//! `esplanade down`: a gateway that runs takes its own things away; after one that died we do it, where its note says.
+//! `esplanade down`: a running gateway removes its own rules; after one that was killed, this command removes what its
+//! record lists.
 
 use super::{Outcome, Socket, strange};
 use crate::argument::number;
@@ -68,7 +69,7 @@ fn clear(control: &Path, down: &Down) -> Outcome {
         Err(BadFolder::Absent(_)) => return nothing(control),
         folder => folder.map_err(Failure::new)?,
     };
-    // No gateway starts meanwhile.
+    // The lock keeps a gateway from starting meanwhile.
     let _lock = folder.lock().map_err(Failure::new)?;
     let record = match Record::load(&folder) {
         Err(_) if down.force => None,
@@ -100,7 +101,7 @@ fn clear(control: &Path, down: &Down) -> Outcome {
     }
 }
 
-/// What the last gateway left here.
+/// Removes what the record of the last gateway lists.
 fn finish(record: &Record, folder: &Folder) -> Outcome {
     remove(record.site().map_err(Failure::new)?)?;
     for name in record.restore() {
@@ -115,7 +116,7 @@ fn finish(record: &Record, folder: &Folder) -> Outcome {
     ))
 }
 
-/// What stands here under the names that were given, or else those of a note that is about another place.
+/// Removes what exists here under the given names, or else under those of a record from another namespace.
 fn force(record: Option<&Record>, folder: Option<&Folder>, down: &Down) -> Outcome {
     let site = named(record, down)?;
     if let Some(tun) = site.tun().filter(|tun| lives(tun)) {
@@ -144,7 +145,7 @@ fn named(record: Option<&Record>, down: &Down) -> Result<Site, Failure> {
     site.map_err(Failure::new)
 }
 
-/// A TUN device goes with the process that has it open.
+/// Whether the device exists: a TUN device is removed with the process that has it open.
 fn lives(tun: &str) -> bool {
     Path::new("/proc/sys/net/ipv4/conf").join(tun).exists()
 }
@@ -166,7 +167,7 @@ fn forget(folder: &Folder, why: &str) -> Outcome {
     ))
 }
 
-/// The note, and the socket of a gateway that was killed, which is of no use to anybody.
+/// Removes the record, and the socket that a killed gateway left behind.
 fn clean(folder: &Folder) -> Outcome {
     Record::remove(folder).map_err(Failure::new)?;
     let _ = folder.remove_socket();

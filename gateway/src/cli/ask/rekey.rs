@@ -8,7 +8,7 @@ use crate::setkey_cli;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Seconds of silence after which old keys go, unless others are asked for.
+/// The default for how many seconds nothing may arrive under the old keys before they are deleted.
 const DEFAULT_KEEP_SECONDS: u64 = 10;
 
 /// New keys, and how long to wait for what.

@@ -1,4 +1,4 @@
-//! Why a folder, or a file in it, is not used: in words, with what to do.
+//! Why a folder, or a file in it, is not used, with advice.
 
 use crate::privileges::User;
 use rustix::fs::Stat;
@@ -26,18 +26,18 @@ pub(crate) enum BadFolder {
         /// The option that chooses another folder.
         option: &'static str,
     },
-    /// The folder holds other things as well, and would be this user's with them. The option chooses another folder.
+    /// The folder also holds other files, which would be given to this user too. The option selects another folder.
     Shared {
         /// The folder.
         place: PathBuf,
         /// One of the other things.
         other: OsString,
-        /// Whose it would be.
+        /// The user it would be given to.
         user: User,
         /// The option that chooses another folder.
         option: &'static str,
     },
-    /// Something else stands where a plain file is expected. The option chooses another folder.
+    /// Something else exists where a plain file is expected. The option selects another folder.
     NoFile(PathBuf, &'static str),
     /// A gateway holds the lock.
     Locked(PathBuf),

@@ -1,4 +1,4 @@
-//! Folders that are made for a socket, and taken away again where the start fails.
+//! Folders that are made for a socket, and removed again if the start fails.
 
 use super::error::BadFolder;
 use std::ffi::OsStr;
@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Makes a folder and those on the way to it, for us alone; returns which there were not, the outermost first.
+/// Makes a folder and its missing parents, with access for this user alone; returns those that it made, the outermost
+/// first.
 pub(super) fn make_missing(place: &Path) -> Result<Vec<PathBuf>, BadFolder> {
     let absent = |folder: &&Path| {
         *folder != OsStr::new("") && std::fs::symlink_metadata(folder).is_err_and(is_absent)
@@ -30,7 +31,7 @@ fn is_absent(error: io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// A folder that is no longer empty stays.
+/// Removes folders; one that is no longer empty stays.
 pub(super) fn remove_empty(folders: &[PathBuf]) {
     for folder in folders.iter().rev() {
         let _ = std::fs::remove_dir(folder);

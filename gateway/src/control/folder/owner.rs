@@ -1,7 +1,8 @@
-//! Whose a folder is, and the files in it, once the gateway is another user than the one that has started it.
+//! The owner of a folder and of the files in it, when the gateway runs as another user than the one that has started
+//! it.
 //!
-//! What root has made in this start, or an earlier version has left, becomes the gateway's. Each file is opened first
-//! and judged by its descriptor, so that no link leads to a file elsewhere.
+//! What root has made in this start, or an earlier version has left, is given to the gateway's user. Each file is
+//! opened first and checked by its descriptor, so that no link leads to a file elsewhere.
 
 use super::error::{BadFolder, WRITABLE_BY_OTHERS, not_ours};
 use super::{Folder, parent};
@@ -15,15 +16,15 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What stands beside a socket, or beside the numbers that are kept, behind the name of either.
+/// The files beside a socket, or beside the stored numbers, by the suffix of their names.
 const KINDS: [&str; 2] = ["lock", "state"];
 
-/// How names of files of gateways begin, whatever their sockets are called.
+/// How names of gateways' files begin that do not depend on the socket's name.
 const BEGINNINGS: [&[u8]; 2] = [b"numbers.", b"armed-"];
 
 impl Folder {
-    /// Hands the folder and what is in it for this socket over to a user. Nothing else is, so it must hold nothing
-    /// else. The lock must be held.
+    /// Gives the folder and the files of this socket in it to a user. Other files are not given away, so there must be
+    /// none. The lock must be held.
     pub(crate) fn hand_over(&self, user: &User) -> Result<(), BadFolder> {
         let io = |error| BadFolder::Io(parent(&self.socket), Errno::into(error));
         let found = fstat(&self.descriptor).map_err(io)?;
@@ -54,7 +55,7 @@ impl Folder {
         if found.st_uid == user.uid() {
             return Ok(());
         }
-        // A second name may be one that matters to others.
+        // A file with a second name (hard link) may matter to others.
         if found.st_nlink != 1 {
             return Err(not_ours(&found, &self.place(kind), self.option));
         }
@@ -62,7 +63,7 @@ impl Folder {
         fchown(&file, uid, gid).map_err(|error| self.io(kind, error))
     }
 
-    /// So that the user can ask its own gateway.
+    /// Gives the socket to the user, so that it can send requests to its own gateway.
     fn hand_over_socket(&self, user: &User) -> Result<(), BadFolder> {
         let io = |error| BadFolder::Io(self.socket.clone(), Errno::into(error));
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -88,7 +89,7 @@ impl Folder {
         Err(not_ours(found, place, self.option))
     }
 
-    /// Something in the folder that no gateway has put there.
+    /// A file in the folder that no gateway has made.
     fn other_thing(&self) -> Result<Option<OsString>, Errno> {
         let stem = self.socket.file_stem().unwrap_or(&self.name);
         for entry in Dir::read_from(&self.descriptor)? {
@@ -102,7 +103,7 @@ impl Folder {
     }
 }
 
-/// Files of this socket or these numbers, of any version, and sockets of other gateways with what stands beside them.
+/// Files of this socket or of these stored numbers, of any version, and sockets of other gateways with their files.
 fn is_of_a_gateway(name: &[u8], stem: &[u8]) -> bool {
     let behind = name.strip_prefix(stem);
     behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))

@@ -1,7 +1,7 @@
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-/// A folder of its own that is gone afterwards.
+/// A folder of its own, removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -80,7 +80,7 @@ fn a_link_in_place_of_a_file_is_not_followed() {
     }
     assert!(matches!(folder.read("state"), Err(BadFolder::NoFile(..))));
     assert!(matches!(folder.lock(), Err(BadFolder::NoFile(..))));
-    // The draft is put in the link's place, and then in the record's.
+    // The draft replaces the link, and then the record.
     folder.write("state", b"ours").unwrap();
     assert_eq!(folder.read("state").unwrap().unwrap(), b"ours");
     assert_eq!(std::fs::read(&precious).unwrap(), b"precious");

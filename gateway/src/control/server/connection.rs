@@ -1,4 +1,4 @@
-//! One client of the control socket: what has come of its request, and what it has not taken yet of its answer.
+//! One client of the control socket: the received part of its request, and the unsent part of its answer.
 
 use super::super::MAX_REQUEST_BYTES;
 use super::super::message::Answer;
@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use zeroize::{Zeroize, Zeroizing};
 
-/// How long a client may take for the next part of its request or of its answer. What it took before counts for it:
-/// while the gateway is at something else, a large answer is not continued.
+/// How long a client may take for the next part of its request or of its answer. If it has read a part meanwhile, the
+/// time starts anew: while the gateway is busy with a change, it does not send the rest of a large answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection. It serves one request; a listener stays for events.
@@ -24,7 +24,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client that has not asked yet.
+    /// A client that has sent no request yet.
     pub(super) fn new(stream: UnixStream) -> Self {
         Self {
             stream,
@@ -43,7 +43,7 @@ impl Client {
         self.written < self.outgoing.len()
     }
 
-    /// Takes what has come; returns the request once its line is complete. There is one request in a connection.
+    /// Reads what has arrived; returns the request once its line is complete. A connection carries one request.
     pub(super) fn read(&mut self) -> Option<Zeroizing<Vec<u8>>> {
         let mut room = Zeroizing::new([0; 16384]);
         loop {
@@ -80,7 +80,7 @@ impl Client {
         self.deadline = later;
     }
 
-    /// Bytes of answers that the client has not taken yet.
+    /// Bytes of answers that have not been sent yet.
     pub(super) fn unsent(&self) -> usize {
         self.outgoing.len() - self.written
     }
@@ -97,7 +97,7 @@ impl Client {
         line
     }
 
-    /// Queues an answer, and sends what the client takes of it now.
+    /// Queues an answer, and sends as much as the socket takes now.
     pub(super) fn say(&mut self, answer: &Answer) {
         let Ok(line) = serde_json::to_vec(answer) else {
             self.closed = true;
@@ -116,7 +116,7 @@ impl Client {
         self.write();
     }
 
-    /// Sends what waits, as far as the client takes it.
+    /// Sends queued bytes, as many as the socket takes.
     pub(super) fn write(&mut self) {
         while self.has_to_say() {
             match self.stream.write(&self.outgoing[self.written..]) {

@@ -2,7 +2,7 @@ use super::super::{Client as Asker, NoAnswer};
 use super::*;
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// A folder of its own that is gone afterwards.
+/// A folder of its own, removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -146,7 +146,8 @@ fn a_client_that_takes_a_large_answer_in_parts_gets_all_of_it() {
                 return;
             }
         }
-        // As if the gateway had been at a long change: who takes nothing meanwhile is let go, the other goes on.
+        // As after a long change by the gateway: a client that has read nothing meanwhile is disconnected, the other
+        // continues.
         for client in server.clients.values_mut() {
             client.deadline = Some(Instant::now() - Duration::from_millis(1));
         }

@@ -1,16 +1,16 @@
 use super::*;
 use ipsec::setkey::{Forwarding, NoNames, compile};
 
-/// Counts, and fails when told to: as a host does, after it has changed a part. What the parts do then is asked of
+/// Counts calls, and fails on request, as a host does after it has changed a part. How the parts recover is tested in
 /// `routes::installed`, whose model of a host refuses each step.
 #[derive(Default)]
 struct Pretend {
     enforced: usize,
     policies: usize,
-    /// What would pass in clear by now: the policies of the plan that was last begun.
+    /// The policies of the plan that was last begun, whose traffic would otherwise pass unencrypted.
     begun: usize,
     fails: bool,
-    /// Whether the old ones are refused too.
+    /// Whether the old tables are refused too.
     fails_for_good: bool,
 }
 

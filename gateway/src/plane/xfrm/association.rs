@@ -1,6 +1,6 @@
-//! An association as the kernel knows it: its names, and the requests that need no more than those.
+//! An association in the kernel's form: its names, and the requests that need no more than those.
 //!
-//! `emit` writes what makes one, `parse` reads one; what the kernel does not support is refused here.
+//! `emit` writes the message that adds one, `parse` reads one; what the kernel does not support is refused here.
 
 mod emit;
 mod identity;
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 const EVERY_PROTOCOL: u8 = 255;
 
-/// The question for one association, and the request to take it away.
+/// The query for one association, which is also the request to delete it.
 pub(super) fn named(id: &SaId) -> DelGetMessage {
     let mut message = DelGetMessage::default();
     message.user_sa_id.destination(&id.destination);
@@ -53,7 +53,7 @@ pub(super) fn reserve(
     XfrmMessage::AllocSpi(AllocSpiMessage { spi_info, nlas })
 }
 
-/// What the kernel has no word for, in a sentence.
+/// Refuses what the kernel does not support, with a sentence.
 pub(super) fn check_supported(config: &SaConfig) -> Result<(), String> {
     if let Some((row, _)) = config.suite.encryption()
         && row.xfrm.is_empty()
@@ -113,7 +113,7 @@ pub(super) fn check_supported(config: &SaConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// What the kernel cannot change while an association lives, in a sentence.
+/// Refuses what the kernel cannot change in an existing association, with a sentence.
 pub(super) fn check_update(old: &SaConfig, new: &SaConfig) -> Result<(), String> {
     let mut same = old.clone();
     same.lifetimes = new.lifetimes;

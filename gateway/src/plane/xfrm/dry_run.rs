@@ -1,4 +1,4 @@
-//! A dry run: the commands are tried on databases of our own, filled from the kernel's.
+//! A dry run: the commands are tried on databases in memory, filled from the kernel's.
 
 use super::XfrmPlane;
 use super::association::{self, Found};
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl XfrmPlane {
-    /// Tries the commands on our own databases, filled from the kernel's: most refusals show before anything changes.
+    /// Tries the commands on databases in memory, filled from the kernel's: most errors show before anything changes.
     pub(super) fn dry_run(&mut self, commands: &[Command]) -> Result<(), Refused> {
         let (mut database, mut dry_run) = (Database::default(), DryRun::default());
         let whole_list = |refusal: Refusal| Refused {
@@ -26,7 +26,7 @@ impl XfrmPlane {
         }
         for (_, report) in self.policies().map_err(whole_list)? {
             let policies = report.map(|report| Command::AddPolicy(report.policy));
-            // Two policies that differ only in what the language cannot say are one here.
+            // Two policies that differ only in something that setkey syntax cannot express count as one here.
             let _ = database.apply(policies.as_slice(), 0, &mut || 0);
         }
         for (index, command) in commands.iter().enumerate() {
@@ -37,7 +37,7 @@ impl XfrmPlane {
     }
 }
 
-/// What our own databases do not tell by themselves.
+/// What the databases do not record: the configurations, and SPIs that wait for keys.
 #[derive(Default)]
 struct DryRun {
     configs: HashMap<SaId, Arc<SaConfig>>,
@@ -47,7 +47,7 @@ struct DryRun {
 impl DryRun {
     fn add(&mut self, database: &mut Database, config: Arc<SaConfig>) {
         self.configs.insert(config.id, Arc::clone(&config));
-        // Two associations that differ only in what the language cannot say are one here.
+        // Two associations that differ only in something that setkey syntax cannot express count as one here.
         let _ = database.apply(&[Command::AddSa(config)], 0, &mut || 0);
     }
 

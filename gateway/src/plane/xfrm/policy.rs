@@ -1,4 +1,4 @@
-//! A policy as the kernel is told it, and as the kernel tells it.
+//! A policy in XFRM's form: written to the kernel, and read from it.
 
 use super::association::read_address;
 use ipsec::command::PolicyReport;
@@ -14,14 +14,14 @@ use netlink_packet_xfrm::{
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The kernel's number for priority 0; there a smaller number goes first.
+/// The kernel's value of priority 0; in the kernel smaller values take precedence.
 const DEFAULT_PRIORITY: i64 = 0x8000_0000;
 /// XFRM_MAX_DEPTH.
 const MAX_TEMPLATES: usize = 6;
-/// Identifiers above this are chosen by the gateway, as setkey's users know them (`unique#N`).
+/// Request IDs above this are chosen by the gateway; setkey shows them as `unique#N`.
 pub(super) const MAX_MANUAL_REQID: u32 = 0x3fff;
 
-/// What makes this policy.
+/// The message that adds this policy.
 pub(super) fn emit(policy: &Policy) -> ModifyMessage {
     let info = UserPolicyInfo {
         selector: selector(&policy.selector),
@@ -123,7 +123,7 @@ fn template(template: &Template, family: u16) -> UserTemplate {
     out
 }
 
-/// The question for one policy, and the request to take it away.
+/// The query for one policy, which is also the request to delete it.
 pub(super) fn named(traffic: &Selector, direction: Direction) -> DelGetMessage {
     let mut message = DelGetMessage::default();
     message.user_policy_id.selector = selector(traffic);
@@ -139,7 +139,7 @@ pub(super) fn everything() -> XfrmMessage {
     XfrmMessage::GetPolicy(DelGetMessage::default())
 }
 
-/// Reads what the kernel tells; nothing where the language has no words for it.
+/// Reads a policy of the kernel; `None` if setkey syntax cannot express it.
 pub(super) fn parse(message: &ModifyMessage) -> Option<PolicyReport> {
     let info = &message.user_policy_info;
     let policy = Policy {
@@ -247,7 +247,7 @@ fn read_template(from: &UserTemplate) -> Option<Template> {
     })
 }
 
-/// What the kernel has no word for, in a sentence.
+/// Refuses what the kernel does not support, with a sentence.
 pub(super) fn check_supported(policy: &Policy) -> Result<(), String> {
     if kernel_priority(policy.priority).is_none() {
         return Err(

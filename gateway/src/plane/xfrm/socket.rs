@@ -1,4 +1,4 @@
-//! One blocking request after the other to the kernel's XFRM, and what it means when the kernel says no.
+//! Sends one blocking request after the other to the kernel's XFRM, and explains the kernel's errors.
 
 use super::zeroizing::ZeroizingMessage;
 use netlink_packet_core::{
@@ -16,7 +16,7 @@ const DONE: u16 = 3;
 const HEADER_LEN: usize = 16;
 /// The kernel fills at most 32 KiB of a dump at a time.
 const ANSWER_BYTES: usize = 1 << 16;
-/// NLMSGERR_ATTR_MSG: the kernel's own words, where it has some.
+/// NLMSGERR_ATTR_MSG: the kernel's error text, if any.
 const ERROR_TEXT_ATTRIBUTE: u16 = 1;
 
 /// A connection to the kernel's XFRM.
@@ -31,7 +31,7 @@ pub(super) struct XfrmSocket {
 pub(super) struct Refusal {
     /// The error number, positive.
     pub errno: i32,
-    /// What the kernel says to it.
+    /// The kernel's own explanation (extended ACK), if any.
     pub words: Option<String>,
 }
 
@@ -42,7 +42,8 @@ impl XfrmSocket {
         let mut socket = Socket::new(NETLINK_XFRM)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // A refused request would come back whole, keys and all; kernels too old for this option only say less.
+        // With this option a refused request is not echoed with its keys. Kernels too old for extended ACKs send fewer
+        // details.
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
         Ok(Self {
@@ -52,24 +53,24 @@ impl XfrmSocket {
         })
     }
 
-    /// Changes something that exists, or takes it away.
+    /// Changes or deletes an existing object.
     pub(super) fn change(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         self.exchange(message, NLM_F_ACK).map(drop)
     }
 
-    /// Makes something new; that it exists already is an error.
+    /// Adds a new object; it is an error if it exists already.
     pub(super) fn create(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         self.exchange(message, flags).map(drop)
     }
 
-    /// Asks for one thing.
+    /// Queries one object.
     pub(super) fn ask(&mut self, message: &ZeroizingMessage) -> Outcome<ZeroizingMessage> {
         let answers = self.exchange(message, 0)?;
         answers.into_iter().next().ok_or(Refusal::of(libc::ENOENT))
     }
 
-    /// Asks for everything, oldest first: the kernel tells the newest first.
+    /// Requests a dump and reverses it to oldest first: the kernel sends the newest first.
     pub(super) fn list(&mut self, message: &ZeroizingMessage) -> Outcome<Vec<ZeroizingMessage>> {
         let mut answers = self.exchange(message, NLM_F_DUMP)?;
         answers.reverse();
@@ -101,7 +102,7 @@ impl XfrmSocket {
         Ok(())
     }
 
-    /// Takes one datagram of answers; whether it was the last.
+    /// Reads one datagram of answers; returns whether it was the last.
     fn receive(
         &mut self,
         answers: &mut Vec<ZeroizingMessage>,
@@ -111,7 +112,7 @@ impl XfrmSocket {
         let mut rest = &self.answer[..len.min(ANSWER_BYTES)];
         while let Some((header, payload, next)) = split(rest) {
             rest = next;
-            // An answer to a question that was given up before is passed by.
+            // Answers to an abandoned query are skipped.
             if header.sequence_number != self.sequence {
                 continue;
             }
@@ -150,7 +151,8 @@ fn read(header: &NetlinkHeader, payload: &[u8]) -> Outcome<ZeroizingMessage> {
     })
 }
 
-/// What an acknowledgement or the end of a dump says: a negated error number, the request's header, and perhaps words.
+/// The result in an acknowledgement or at the end of a dump: a negated error number, the request's header, and optional
+/// text.
 fn verdict(payload: &[u8]) -> Outcome<()> {
     let code = payload
         .first_chunk()
@@ -164,7 +166,7 @@ fn verdict(payload: &[u8]) -> Outcome<()> {
     }
 }
 
-/// The kernel's words among the attributes of a refusal.
+/// The kernel's error text among the attributes of an error.
 fn words(mut attributes: &[u8]) -> Option<String> {
     while let [l0, l1, k0, k1, ..] = *attributes {
         let (len, kind) = (u16::from_ne_bytes([l0, l1]), u16::from_ne_bytes([k0, k1]));
@@ -190,7 +192,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// A sentence that says what to do.
+/// A sentence for the operator: what is wrong and what to do.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sentence = match self.errno {

@@ -4,7 +4,7 @@ use ipsec::setkey::{Forwarding, NoNames, compile};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
 use std::sync::Arc;
 
-/// What the kernel would read of a message: through bytes and back.
+/// A message as the kernel would read it: serialized and parsed.
 fn through_bytes(message: XfrmMessage) -> XfrmMessage {
     let mut bytes = vec![0; NetlinkSerializable::buffer_len(&message)];
     message.serialize(&mut bytes);
@@ -200,7 +200,7 @@ fn a_kernel_without_xfrm_says_what_to_do() {
 
 #[test]
 fn a_kernel_without_the_association_owns_nothing() {
-    // A kernel without IPsec cannot even be asked.
+    // A kernel without IPsec refuses the socket.
     if let Ok(mut plane) = XfrmPlane::open() {
         let id = SaId {
             destination: "192.0.2.77".parse().unwrap(),

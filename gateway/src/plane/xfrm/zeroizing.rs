@@ -12,7 +12,7 @@ impl ZeroizingMessage {
         Self(message)
     }
 
-    /// The association that it tells about, by value of its type: an answer becomes a request that restores it.
+    /// Takes over the association or policy in an answer of the kernel, as a request that restores it.
     pub(super) fn into_update(mut self) -> Self {
         let empty = XfrmMessage::FlushSa(Default::default());
         match std::mem::replace(&mut self.0, empty) {

@@ -1,15 +1,15 @@
-//! The second barrier: a filter on every device that is not ours ([`device_filter`]), in both directions. It stands
-//! where nftables does not: it outlives `nft flush ruleset`, and sees packet sockets and raw sockets with headers of
-//! their own.
+//! The second barrier: a filter on every device but the gateway's own ([`device_filter`]), in both directions. It
+//! covers what nftables does not: it survives `nft flush ruleset`, and sees what packet sockets and raw sockets with
+//! their own IP headers (IP_HDRINCL) send.
 //!
 //! ```text
-//!   Plan ──► programs ──► each device: clsact ──► preference 7, handle: owner · gateway · who made clsact · number
+//!   Plan ──► programs ──► each device: clsact ──► preference 7, handle: owner · gateway · added clsact? · number
 //! ```
 //!
-//! Change: what is new is added on every device, then what is old is deleted; in between either drops. A device that
-//! comes is reached at once; one that goes takes its filters along, and neither is a loss. Another program's `clsact`
-//! and filters stay as they are: the handle remembers whether the place was made by us, and goes with the last filter
-//! only then.
+//! On a change the new filters are added on every device, then the old ones are deleted; in between both drop. A new
+//! device gets its filters at once; a removed one loses them with it, and neither is reported as missing. Another
+//! program's `clsact` and filters stay as they are: a bit of the handle records whether the gateway has added the
+//! `clsact`, and only then is it deleted with the last filter.
 //!
 //! [`device_filter`]: crate::routes::device_filter
 
@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
-/// What the count of dropped packets is called.
+/// Name of the counter of dropped packets.
 pub(crate) const COUNTER: &str = "clear_at_devices";
 
 /// Filters of one gateway.
@@ -41,17 +41,17 @@ pub(crate) struct DeviceFilters {
     site: Site,
     keeper: Keeper,
     news: DeviceNotifications,
-    /// The plan in force; nothing where none has been installed.
+    /// The plan in force; none if none has been installed.
     force: Option<Force>,
-    /// Whether the kernel may hold something else than that, because a change was refused half-way.
+    /// Whether the kernel may have something else than that, because a change failed half-way.
     is_torn: bool,
     /// Names of the devices that have the filters of the plan in force, by index.
     reached: BTreeMap<u32, String>,
-    /// Names of those that have not, and why.
+    /// Names of the devices that do not have them, and why.
     unreached: BTreeMap<u32, (String, String)>,
 }
 
-/// A plan, and what it is compiled to.
+/// A plan, and the programs it is compiled to.
 struct Force {
     plan: Plan,
     compiled: HashMap<Target, Result<Programs, TooMany>>,
@@ -65,7 +65,7 @@ impl Force {
         }
     }
 
-    /// What both directions of a device are to have.
+    /// The programs that both directions of a device should have.
     fn wanted(&mut self, site: &Site, place: &FilteredDevice) -> Result<[Programs; 2], TooMany> {
         let [ingress, egress] = HOOKS.map(|hook| Target {
             hook,
@@ -86,7 +86,7 @@ impl Force {
 }
 
 impl DeviceFilters {
-    /// What status and events call it.
+    /// Its name in status and events.
     pub(crate) const NAME: &'static str = "device filters";
 
     /// Nothing is installed yet.
@@ -102,7 +102,7 @@ impl DeviceFilters {
         })
     }
 
-    /// Devices that are to have filters.
+    /// Devices that should have filters.
     fn places(&mut self) -> io::Result<Vec<FilteredDevice>> {
         for index in self.news.take_gone() {
             self.keeper.forget(index);
@@ -116,7 +116,7 @@ impl DeviceFilters {
         Ok(places.flatten().collect())
     }
 
-    /// Makes every device have the programs of `force` and nothing else of ours.
+    /// Makes every device have the programs of `force` and no other filter of this gateway.
     fn put(&mut self, force: &mut Force) -> io::Result<()> {
         let places = self.places()?;
         let mut added = Vec::new();
@@ -150,7 +150,7 @@ impl DeviceFilters {
         Ok(outcomes)
     }
 
-    /// Deletes what is of ours and not wanted, also where no filter of ours belongs.
+    /// Deletes this gateway's filters that are not wanted, also on devices that should have none.
     fn clear_others(
         &mut self,
         places: &[FilteredDevice],
@@ -184,8 +184,8 @@ impl DeviceFilters {
         }
     }
 
-    /// Takes filters off devices that are no place for them any more: one of the gateway's own that bore another name
-    /// for a moment would drop what the tunnel carries.
+    /// Deletes filters of devices that should have none any more: a device of the gateway itself that had another name
+    /// for a moment would drop the tunnel's packets.
     fn leave(&mut self, places: &[FilteredDevice]) -> io::Result<()> {
         let is_place = |index: &u32| places.iter().any(|place| place.index == *index);
         let left: Vec<_> = self
@@ -209,7 +209,7 @@ impl DeviceFilters {
         let outcomes = if places.is_empty() {
             Vec::new()
         } else {
-            // What was added stays if the next device refuses: that one is tried again.
+            // If a later device fails, the filters already added stay; the attempt is repeated.
             self.add_all(&places, force, &mut Vec::new())?
         };
         for (place, outcome) in places.into_iter().zip(outcomes) {
@@ -245,7 +245,7 @@ impl Barrier for DeviceFilters {
         if is_the_same && !self.is_torn {
             return Ok(());
         }
-        // Programs of thousands of policies hold no key, and need no memory that is locked.
+        // Programs of thousands of policies contain no keys, so their memory need not be locked.
         without_keys(|| {
             let mut force = Force::new(plan);
             self.put(&mut force)?;

@@ -1,4 +1,4 @@
-//! The first barrier: the drop rules of [`firewall`], in a table that is ours alone while we live.
+//! The first barrier: the drop rules of [`firewall`], in a table that only this process may change while it runs.
 
 use super::Barrier;
 use crate::routes::firewall::tables::Firewall;
@@ -7,7 +7,7 @@ use crate::routes::plan::Plan;
 use crate::routes::{Site, firewall};
 use std::io;
 
-/// A table of our own in nftables.
+/// The gateway's table in nftables.
 pub(crate) struct Nftables {
     site: Site,
     table: Firewall,

@@ -1,15 +1,15 @@
-//! The third barrier: policies of the kernel's own IPsec that block. It stands in for filters on devices, where the
-//! host has none or not on every device, and only as long: XFRM is asked about every packet of the host.
+//! The third barrier: blocking policies of the kernel's own IPsec. It is used only while some devices of the host have
+//! no filters, because XFRM policies are looked up for every packet of the host.
 //!
 //! ```text
 //!   Plan ──► compiler ──► keeper ──► `in`    delivered here, both families
 //!                                    `fwd`   forwarded, both families
-//!                                    `out`   leaving, IPv4, where no socket depends on rerouting
+//!                                    `out`   leaving, IPv4, if no socket depends on rerouting
 //!   settings   disable_policy, disable_xfrm: set on the tunnel's devices, on no other
-//!   opened     the mark of IPv6 packets that came out of the tunnel
+//!   opened     the mark on decrypted IPv6 packets
 //! ```
 //!
-//! XFRM sees nothing that packet sockets send. What it does not see of the plan, the first barrier alone holds.
+//! XFRM does not see what packet sockets send. Where it cannot enforce the plan, only the first barrier does.
 
 mod compiler;
 mod keeper;
@@ -31,32 +31,32 @@ use std::io;
 /// Policies of one gateway.
 pub(crate) struct XfrmPolicies {
     site: Site,
-    /// Or why there is none.
+    /// The policies in the kernel, or why XFRM is not available.
     keeper: Result<Keeper<Xfrm>, String>,
     netlink: Netlink,
     opened: Opened,
-    /// The plan in force, also while this barrier rests.
+    /// The plan in force, also while this barrier is not needed.
     plan: Option<Plan>,
-    /// Whether a barrier before this one leaves gaps.
+    /// Whether an earlier barrier leaves gaps.
     is_needed: bool,
-    /// Whether the kernel may have policies of ours: also those of an earlier gateway.
+    /// Whether the kernel may have policies of this gateway or of an earlier one of this site.
     may_stand: bool,
-    /// Whether a change was refused half-way, so that it may have something else than the plan wants.
+    /// Whether a change failed half-way, so that the kernel may have other policies than the plan requires.
     is_torn: bool,
-    /// What keeps a part of it off this host.
+    /// Why a part of the barrier cannot be installed on this host.
     refused: Option<String>,
 }
 
-/// The host's devices, as XFRM has to tell them apart.
+/// The host's devices: those whose packets XFRM must not check, and those whose packets it must.
 struct Devices {
     /// Those of the tunnel.
     ours: Vec<Device>,
-    /// All others but the loopback, which the kernel exempts by itself.
+    /// All others but the loopback device, which the kernel exempts by itself.
     others: Vec<Device>,
 }
 
 impl XfrmPolicies {
-    /// What status and events call it.
+    /// Its name in status and events.
     pub(crate) const NAME: &'static str = "XFRM policies";
 
     /// Nothing is installed yet.
@@ -89,7 +89,7 @@ impl XfrmPolicies {
         Ok(Devices { ours, others })
     }
 
-    /// Makes the kernel have what the plan in force wants of this barrier, or nothing while it rests.
+    /// Makes the kernel have the policies that the plan in force requires, or none while this barrier is not needed.
     fn follow(&mut self) -> io::Result<()> {
         let Some(plan) = self.plan.take() else {
             return Ok(());
@@ -114,7 +114,7 @@ impl XfrmPolicies {
         self.may_stand = true;
         let devices = self.devices()?;
         if let Some(why) = not_exempt(&devices.ours) {
-            // With policies its packets would be blocked like those of others.
+            // With policies in place, its packets would be blocked too.
             self.clear()?;
             self.refused = Some(why);
             return Ok(());
@@ -128,12 +128,12 @@ impl XfrmPolicies {
         if marks {
             Ok(())
         } else {
-            // Nothing asks for the mark any more.
+            // No policy matches on the mark any more.
             self.opened.remove().or(Ok(()))
         }
     }
 
-    /// Whether what came out of the tunnel is known by its mark from now on.
+    /// Installs the rules that mark decrypted packets; returns whether that has succeeded.
     fn mark(&mut self, ours: &[Device]) -> bool {
         let names: Vec<_> = ours.iter().map(|device| device.name.clone()).collect();
         let outcome = self.opened.put(&names);
@@ -157,11 +157,11 @@ impl XfrmPolicies {
         if self.may_stand { self.clear() } else { Ok(()) }
     }
 
-    /// The mark goes last: as long as a policy blocks, what came out of the tunnel needs it.
+    /// The marking is removed last: while a policy blocks, decrypted packets need their mark to pass.
     fn clear(&mut self) -> io::Result<()> {
         if let Ok(keeper) = &mut self.keeper {
             keeper.clear()?;
-            // Without nftables there is no such table to take away.
+            // Without nftables there is no such table to remove.
             let _ = self.opened.remove();
         }
         self.may_stand = false;
@@ -196,7 +196,7 @@ impl XfrmPolicies {
     }
 }
 
-/// Has XFRM not asked about packets of these devices, or says why that cannot be.
+/// Exempts packets of these devices from XFRM policies; returns why if that fails.
 fn not_exempt(ours: &[Device]) -> Option<String> {
     let refused = ours.iter().find_map(|device| {
         let outcome = settings::exempt(&device.name);
@@ -218,7 +218,7 @@ fn absent(error: &io::Error) -> String {
     }
 }
 
-/// Whether policies of `in` are to block IPv6.
+/// Whether `in` policies should block IPv6.
 fn arrives_in_ipv6(plan: &Plan) -> bool {
     plan.arriving
         .iter()
@@ -247,7 +247,7 @@ impl Barrier for XfrmPolicies {
 
     fn install(&mut self, plan: &Plan) -> io::Result<()> {
         let before = self.plan.replace(plan.clone());
-        // Devices may have come with the same plan.
+        // Also for the same plan: devices may have been added since.
         let outcome = if self.is_needed || self.may_stand {
             self.follow()
         } else {

@@ -2,7 +2,7 @@ use super::*;
 use crate::routes::plan::tests::prefix;
 use proptest::prelude::*;
 
-/// Of IPv4, of every kind, within few addresses.
+/// Entries of IPv4, of every kind, within few addresses.
 pub fn entry() -> impl Strategy<Value = Entry> {
     let prefix = prop_oneof![
         Just("10.1.0.0/24"),
@@ -44,10 +44,10 @@ pub fn entry() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Source, destination, protocol, and ports or type.
+/// Source, destination, protocol, and ports or ICMP type.
 pub type Packet = (&'static str, &'static str, u8, u16, u16);
 
-/// Some that such entries tell apart.
+/// Packets that match different entries of this kind.
 pub fn packets() -> impl Iterator<Item = Packet> {
     let ends = ["10.1.0.1", "10.1.0.9", "10.2.0.1", "192.0.2.1"];
     let pairs = ends.into_iter().flat_map(move |a| ends.map(|b| (a, b)));
@@ -58,7 +58,7 @@ pub fn packets() -> impl Iterator<Item = Packet> {
     })
 }
 
-/// Whether an entry is about a packet.
+/// Whether an entry matches a packet.
 pub fn fits(entry: &Entry, (source, destination, protocol, a, b): Packet) -> bool {
     let upper = match entry.selector.upper {
         Upper::Any => true,
@@ -91,7 +91,7 @@ pub fn fits(entry: &Entry, (source, destination, protocol, a, b): Packet) -> boo
             .contains(destination.parse().unwrap())
 }
 
-/// Whether a list lets it pass.
+/// Whether a list lets a packet pass.
 pub fn passes(list: &[Entry], packet: Packet) -> bool {
     let first = list.iter().find(|entry| fits(entry, packet));
     first.is_none_or(|entry| !drops(entry))
@@ -149,7 +149,7 @@ fn where_policies_only_come_or_only_go_the_longer_list_is_what_both_drop() {
         assert_eq!(lists(&few, &many), many);
         assert_eq!(lists(&many, &few), many);
     }
-    // In another order, and one for another: each once.
+    // In another order, and with one entry replaced: each once.
     let mut other: Vec<_> = few.iter().rev().cloned().collect();
     other[7] = drop(200);
     assert_eq!(lists(&few, &other).len(), few.len() + 1);

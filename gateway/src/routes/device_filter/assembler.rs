@@ -1,17 +1,17 @@
-//! Classic BPF with labels. Jumps go forward only, as the kernel demands; a conditional jump reaches 255 instructions,
-//! so one that leads farther goes by way of an unconditional one, which all jumps to the same place nearby share.
+//! Classic BPF with labels. Jumps go forward only, as the kernel requires. A conditional jump reaches 255 instructions,
+//! so one with a farther target goes to an unconditional jump (relay), which nearby jumps to the same target share.
 //!
-//! What is written is laid out from its end backwards: each jump then knows how far its target is.
+//! The program is laid out from its end backwards, so that the distance to each jump's target is known.
 
 use std::collections::HashMap;
 
-/// TC_ACT_UNSPEC: the next filter decides, ours or another program's; without one the packet passes.
+/// TC_ACT_UNSPEC: the next filter decides, of the gateway or another program; without one the packet passes.
 pub(crate) const PASS: u32 = u32::MAX;
 
-/// TC_ACT_SHOT: the packet ends here.
+/// TC_ACT_SHOT: the packet is dropped.
 pub(crate) const DROP: u32 = 2;
 
-/// One instruction, as the kernel takes it (`struct sock_filter`).
+/// One instruction in the kernel's format (`struct sock_filter`).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Instruction {
@@ -44,7 +44,7 @@ pub(crate) enum Test {
     HasBit(u32),
 }
 
-/// What is not a jump.
+/// Instructions that are not jumps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     /// A := this.
@@ -59,7 +59,7 @@ pub(crate) enum Op {
     ToX,
     /// A := the length of the packet.
     Length,
-    /// A := the byte at this place of the packet, or beyond its end one of the kernel's facts about it.
+    /// A := the byte at this offset in the packet, or metadata for offsets from `SKF_AD_OFF` on.
     Byte(u32),
     /// A := two bytes.
     Half(u32),
@@ -102,42 +102,42 @@ pub(crate) struct Assembler {
 const MAX_JUMP_INSTRUCTIONS: usize = 255;
 
 impl Assembler {
-    /// A place that is not in the program yet.
+    /// A label that has no position in the program yet.
     pub(crate) fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels)
     }
 
-    /// The place is here.
+    /// Sets the label's position to here.
     pub(crate) fn bind(&mut self, label: Label) {
         self.items.push(Item::Bind(label));
     }
 
-    /// Instructions one after the other.
+    /// Appends instructions that are not jumps.
     pub(crate) fn run(&mut self, ops: &[Op]) {
         self.items.extend(ops.iter().copied().map(Item::Plain));
     }
 
-    /// Goes to one of two places.
+    /// Jumps to one of two labels.
     pub(crate) fn branch(&mut self, test: Test, then: Label, otherwise: Label) {
         self.items.push(Item::Branch(test, then, otherwise));
     }
 
-    /// Goes there if the test holds, and on here if not.
+    /// Jumps to `then` if the test holds, else continues.
     pub(crate) fn go_if(&mut self, test: Test, then: Label) {
         let next = self.label();
         self.branch(test, then, next);
         self.bind(next);
     }
 
-    /// Goes there unless the test holds, and on here if it does.
+    /// Jumps to `otherwise` unless the test holds, else continues.
     pub(crate) fn go_unless(&mut self, test: Test, otherwise: Label) {
         let next = self.label();
         self.branch(test, next, otherwise);
         self.bind(next);
     }
 
-    /// Goes there.
+    /// Jumps to the label.
     pub(crate) fn jump(&mut self, label: Label) {
         self.items.push(Item::Jump(label));
     }
@@ -158,12 +158,12 @@ impl Assembler {
     }
 }
 
-/// The program from its end on; a place is known by how many instructions lie behind it.
+/// The program from its end backwards; a position is the number of instructions after it.
 #[derive(Default)]
 struct Layout {
     reversed: Vec<Instruction>,
     places: HashMap<Label, usize>,
-    /// The nearest jump to a label, which others may share.
+    /// The nearest unconditional jump to a label, which other jumps may share.
     relays: HashMap<Label, usize>,
 }
 
@@ -178,7 +178,7 @@ impl Layout {
                 self.push(code, 0, 0, k);
             }
             Item::Return(result) => self.push(libc::BPF_RET | libc::BPF_K, 0, 0, result),
-            // Where the target follows at once there is nothing to jump over.
+            // If the target follows immediately, no jump is needed.
             Item::Jump(label) if self.distance(label) == 0 => {}
             Item::Jump(label) => self.relay(label),
             Item::Branch(test, then, otherwise) => self.branch(test, then, otherwise),
@@ -186,7 +186,7 @@ impl Layout {
     }
 
     fn branch(&mut self, test: Test, then: Label, otherwise: Label) {
-        // A relay moves everything one farther away, so the other side is looked at again.
+        // A relay adds one to all distances, so the other target is checked again.
         while self.near(otherwise).is_none() || self.near(then).is_none() {
             let far = if self.near(otherwise).is_none() {
                 otherwise
@@ -201,7 +201,7 @@ impl Layout {
         self.push(code, then, otherwise, k);
     }
 
-    /// How far the label or a jump to it is, if a conditional jump reaches it.
+    /// The distance to the label or to a relay to it, if a conditional jump reaches it.
     fn near(&self, label: Label) -> Option<u8> {
         let relay = self
             .relays
@@ -217,7 +217,7 @@ impl Layout {
     }
 
     fn distance(&self, label: Label) -> usize {
-        // INVARIANT: a label is bound behind every jump to it; the compiler's tests run every program.
+        // INVARIANT: a label is bound after every jump to it; the compiler's tests run every program.
         self.reversed.len() - self.places[&label]
     }
 

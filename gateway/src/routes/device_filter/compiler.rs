@@ -1,5 +1,5 @@
-//! From a plan to programs: each judges a box of addresses and leaves all others to the next, so together they are one
-//! filter, in whatever order they run, and any part of them drops nothing that the whole would let pass.
+//! Compiles a plan to programs. Each judges one area of addresses and passes all others on to the next program, so that
+//! together they are one filter, in any order. Some of them alone drop nothing that all of them would let pass.
 
 use super::assembler::{Assembler, DROP, Instruction, PASS};
 use super::headers::{self, Exits, Judged};
@@ -9,13 +9,13 @@ use super::task::{Ends, Target, Task};
 use super::{TooMany, exceptions};
 use crate::routes::plan::{Family, Plan};
 
-/// Instructions of one program. The kernel takes 4096, but lists a filter only where it fits its own answers of 32 KiB.
+/// Instructions of one program. The kernel accepts 4096, but lists a filter only if it fits a 32 KiB netlink reply.
 pub(crate) const MAX_INSTRUCTIONS_PER_PROGRAM: usize = 3500;
 
 /// Programs for one direction of one device.
 pub(crate) const MAX_PROGRAMS_PER_PLAN: usize = 256;
 
-/// The programs that enforce a plan; none where nothing would ever be dropped.
+/// The programs that enforce a plan; none if they would never drop a packet.
 pub(crate) fn programs(plan: &Plan, target: Target) -> Result<Vec<Vec<Instruction>>, TooMany> {
     programs_of(plan, target, MAX_INSTRUCTIONS_PER_PROGRAM)
 }
@@ -45,7 +45,7 @@ pub(super) fn programs_of(
     Ok(programs)
 }
 
-/// Halves the box until each part fits a program.
+/// Halves the area until each part fits a program.
 fn split(
     task: &Task,
     area: Area,
@@ -69,7 +69,7 @@ fn split(
     Ok(())
 }
 
-/// One program for these boxes, unless it is too long.
+/// One program for these areas, unless it is too long.
 fn fitting(boxes: &[(&Task, Area)], most: usize) -> Result<Option<Vec<Instruction>>, TooMany> {
     let Some((first, _)) = boxes.first() else {
         return Ok(None);
@@ -109,7 +109,7 @@ fn fitting(boxes: &[(&Task, Area)], most: usize) -> Result<Option<Vec<Instructio
     Ok((instructions.len() <= most).then_some(instructions))
 }
 
-/// The judgement of one family's packets within a box, and the exceptions from it.
+/// Writes the code that judges one family's packets within an area, and the exceptions.
 fn write(task: &Task, program: &mut Assembler, area: &Area, ends: Ends) -> Result<(), TooMany> {
     let reads = task.lists.iter().any(|rules| policies::asks_upper(rules));
     for (field, range) in [

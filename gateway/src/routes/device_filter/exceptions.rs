@@ -1,4 +1,4 @@
-//! What passes although policy would drop it: asked last, so that it costs other packets nothing.
+//! What passes although a policy would drop it: checked last, so that it costs other packets nothing.
 
 use super::FilterHook;
 use super::assembler::{Assembler, Label, Op, Test};
@@ -9,16 +9,16 @@ use super::task::{Ends, Task};
 use crate::routes::plan::Family;
 use crate::routes::range::Range;
 
-/// Where the kernel answers for whom a frame is.
+/// Offset at which the kernel returns the packet type.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
-/// PACKET_HOST: at egress what was routed or made here.
+/// PACKET_HOST: at egress a packet that this host has routed or sent itself.
 const HOST: u32 = 0;
 
 /// PACKET_OTHERHOST.
 const OTHER_HOST: u32 = 3;
 
-/// Goes to `pass` with what passes all the same, and on here with what does not. `is_read` says whether the header
+/// Jumps to `pass` for packets that are exempt, to `drop` or onward for all others. `is_read`: whether the header
 /// above IP has been read.
 pub(super) fn write(task: &Task, program: &mut Assembler, ends: Ends, is_read: bool) {
     task.exceptions(program, ends, is_read);
@@ -27,7 +27,7 @@ pub(super) fn write(task: &Task, program: &mut Assembler, ends: Ends, is_read: b
 impl Task {
     fn exceptions(&self, program: &mut Assembler, ends: Ends, is_read: bool) {
         if self.target.hook == FilterHook::Ingress {
-            // A frame for another station is for no layer of ours; where a bridge carries it on, it is not our traffic.
+            // This host does not process a frame for another station; if a bridge forwards it, it is not this host's.
             program.run(&[Op::Word(PACKET_TYPE)]);
             program.go_if(Test::Equal(OTHER_HOST), ends.pass);
         }
@@ -53,7 +53,7 @@ impl Task {
         }
     }
 
-    /// Our own outer packets: marked, of a kind that we send, and between addresses of an association.
+    /// The gateway's own outer packets: marked, of a protocol that it sends, and between addresses of an SA.
     fn our_own(&self, program: &mut Assembler, ends: Ends) {
         if self.outer.is_empty() {
             return;
@@ -74,7 +74,7 @@ impl Task {
         self.is_pair(program, &pairs, ends);
     }
 
-    /// Packets for our sockets. Ports and addresses are looked at by those who open them.
+    /// Packets for the gateway's sockets: protected packets, and "too big" about outer packets.
     fn for_us(&self, program: &mut Assembler, ends: Ends) {
         let (udp, later, other) = (program.label(), program.label(), program.label());
         self.is_protected(program, (ends.pass, udp, later), other);
@@ -87,7 +87,8 @@ impl Task {
         self.path_mtu(program, ends);
     }
 
-    /// ESP and AH, UDP with ports, and a later fragment of UDP, which has none, where UDP carries ESP at all.
+    /// Sorts packets: ESP or AH; UDP whose ports are known; and, if UDP carries ESP at all, a later fragment of UDP,
+    /// which has no ports.
     fn is_protected(
         &self,
         program: &mut Assembler,
@@ -112,8 +113,8 @@ impl Task {
         }
     }
 
-    /// A later fragment for one of our outer addresses: it is worth nothing without the first one, which is judged by
-    /// its port.
+    /// A later fragment for one of the gateway's outer addresses passes: it is useless without the first fragment,
+    /// which is judged by its port.
     fn is_for_us(&self, program: &mut Assembler, ends: Ends) {
         let mut places: Vec<_> = self.outer.iter().map(|rule| rule.destination).collect();
         places.sort_unstable();
@@ -151,8 +152,8 @@ impl Task {
         }
     }
 
-    /// RFC 4301 8.2.1: "too big" about our own outer packets must reach us. Behind the 8 bytes of ICMP is the outer
-    /// packet's header: its protocol, then its source port.
+    /// RFC 4301 8.2.1: "too big" about the gateway's outer packets must reach it. The header of the outer packet
+    /// follows the 8 bytes of ICMP: its protocol, then its source port.
     fn path_mtu(&self, program: &mut Assembler, ends: Ends) {
         let (number, shift, message, protocol, port) = match self.family {
             Family::V4 => (1, 16, 0x0304, 17, 28),
@@ -174,7 +175,7 @@ impl Task {
     }
 }
 
-/// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
+/// Neighbour discovery is IPv6's ARP: it never leaves the link, and outer packets need it.
 fn neighbours(program: &mut Assembler, pass: Label) {
     let (other, kind) = (program.label(), program.label());
     program.run(&[Op::RecallX(START), Op::HalfAtX(6)]);
@@ -186,7 +187,7 @@ fn neighbours(program: &mut Assembler, pass: Label) {
     program.bind(other);
 }
 
-/// Who listens to which group is told on the link alone: no router forwards a hop limit of 1 (RFC 3376 4, RFC 3810 5).
+/// Multicast group reports stay on the link: no router forwards a hop limit of 1 (RFC 3376 4, RFC 3810 5).
 fn groups(program: &mut Assembler, family: Family, pass: Label) {
     let other = program.label();
     let (protocol, hops, shift, group) = match family {
@@ -211,8 +212,8 @@ fn groups(program: &mut Assembler, family: Family, pass: Label) {
     program.bind(other);
 }
 
-/// A lease is asked for before there is an address that a policy could mean (RFC 2131 4.1), or on the link alone
-/// (RFC 8415 16).
+/// DHCP: a client requests a lease before it has an address that a policy could match (RFC 2131 4.1), or on the link
+/// only (RFC 8415 16).
 fn leases(program: &mut Assembler, family: Family, pass: Label) {
     let (asks, other) = (program.label(), program.label());
     let ports: [u32; 2] = match family {

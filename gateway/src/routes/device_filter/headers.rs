@@ -1,25 +1,25 @@
-//! Headers of a packet, read into scratch memory: whatever lies before the IP header, the addresses, and what selectors
-//! ask of the layer above.
+//! Parses a packet's headers into scratch memory: the link header, the addresses, and the upper-layer fields that
+//! selectors match.
 //!
-//! Most packets of a host go where no policy of the program leads. So an untagged frame's destination is looked at
-//! before anything is stored, and the end for those is right there: they run half a dozen instructions that lie
-//! together.
+//! Most packets of a host go to destinations that no policy of the program covers. So the destination of an untagged
+//! frame is checked before anything is stored, and such packets leave the program there, after about six consecutive
+//! instructions.
 //!
-//! A load beyond the packet's end makes classic BPF return 0, and that lets a packet pass. So everything behind the
-//! fixed part of the IP header is compared with the packet's length first; a packet that is shorter than its fixed
-//! header is none that anybody takes.
+//! A load beyond the packet's end makes classic BPF return 0, which lets the packet pass. So offsets after the fixed
+//! part of the IP header are compared with the packet's length first. A packet shorter than its fixed header passes;
+//! every receiver drops it.
 
 use super::assembler::{Assembler, Label, Op, PASS, Test};
 use super::search::{AddressField, AddressLocation, search};
 use crate::routes::plan::Family;
 use crate::routes::range::Range;
 
-/// How a device's packets begin.
+/// Which header a device's packets begin with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum LinkKind {
-    /// With an Ethernet header. What it says counts, not what a packet socket's owner told the kernel.
+    /// An Ethernet header. The program reads its EtherType, not the protocol that a packet socket's owner has set.
     Ethernet,
-    /// With the IP header, or another that the kernel has looked at: the version in it counts.
+    /// The IP header, or another that the kernel has parsed: the program reads the IP version.
     Other,
 }
 
@@ -44,19 +44,19 @@ const SOURCE: u32 = 12;
 pub(super) const LATER: u32 = 0;
 /// The first four bytes are there.
 pub(super) const KNOWN: u32 = 1;
-/// The packet ends before, or is a riddle of extension headers.
+/// The packet ends before them, or its extension headers cannot be parsed.
 pub(super) const SHORT: u32 = 2;
 
-/// No protocol's number: it could be any.
+/// No protocol's number: the protocol could not be determined.
 pub(super) const UNKNOWN: u32 = 256;
 
-/// Extension headers that are followed. RFC 8200 4.1 names six, of which one may come twice.
+/// Extension headers that are parsed. RFC 8200 4.1 lists six, of which one may occur twice.
 const MAX_EXTENSION_HEADERS: usize = 8;
 
-/// Tags inside an Ethernet frame that are followed, beside the one that the kernel takes off.
+/// VLAN tags inside an Ethernet frame that are parsed, in addition to the one that the kernel removes.
 const MAX_INNER_TAGS: u32 = 2;
 
-/// EtherTypes of IEEE 802.1Q, 802.1ad and its forerunner.
+/// EtherTypes of IEEE 802.1Q, 802.1ad and its predecessor.
 const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// The address fields of a family.
@@ -83,23 +83,23 @@ pub(super) fn words(family: Family) -> u32 {
     }
 }
 
-/// Where each family's judgement begins, and where what is not IP goes.
+/// Labels: where the code for each family begins, and where other packets go.
 pub(super) struct Exits {
     /// IPv4, if it is judged.
     pub v4: Option<Judged>,
     /// IPv6, if it is judged.
     pub v6: Option<Judged>,
-    /// Nothing that is judged here.
+    /// For packets that this program does not judge.
     pub pass: Label,
-    /// More tags than can be looked behind.
+    /// For packets with more VLAN tags than are parsed.
     pub drop: Label,
 }
 
 /// A family that a program judges.
 pub(super) struct Judged {
-    /// Where its judgement begins.
+    /// Where its code begins.
     pub body: Label,
-    /// Where whatever may be dropped goes, in order: few ranges, which may hold more than that.
+    /// Destinations of packets that may be dropped, sorted: few ranges, which may also contain other addresses.
     pub destinations: Vec<Range>,
 }
 
@@ -144,7 +144,7 @@ fn ethernet(program: &mut Assembler, exits: &Exits) {
     }
 }
 
-/// Without a header that is known, the first half byte of the network header tells the family.
+/// Without a known link header, the first four bits of the network header are the IP version.
 fn by_version(program: &mut Assembler, exits: &Exits) {
     let start = libc::SKF_NET_OFF as u32;
     program.run(&[Op::Byte(start), Op::ShiftRight(4)]);
@@ -160,7 +160,7 @@ fn by_version(program: &mut Assembler, exits: &Exits) {
     }
 }
 
-/// Lets pass what goes to none of these destinations, and goes on here with the rest.
+/// Lets packets to other destinations than these pass, and continues with the rest.
 fn elsewhere(program: &mut Assembler, family: Family, start: u32, destinations: &[Range]) {
     let field = AddressField {
         place: AddressLocation::Packet(start + destination_at(family)),
@@ -225,9 +225,10 @@ pub(super) fn read_upper(program: &mut Assembler, family: Family, link: LinkKind
     program.bind(done);
 }
 
-/// With an Ethernet header the packet's own length counts. Elsewhere it is not known how much lies before the IP
-/// header; whoever receives a packet that is shorter than it says drops it. One that says 0 is longer than it can say,
-/// if it is of TCP, or in IPv6 begins with hop-by-hop options (RFC 2675 2).
+/// With an Ethernet header the end is the frame's length. Otherwise it is not known how many bytes precede the IP
+/// header, so the length field of the IP header is used; a receiver drops a packet shorter than that. A length of 0
+/// stands for a packet longer than the field can hold if it is TCP, or in IPv6 begins with hop-by-hop options
+/// (RFC 2675 2).
 fn find_end(program: &mut Assembler, family: Family, link: LinkKind) {
     if link == LinkKind::Ethernet {
         return program.run(&[Op::Length, Op::Store(END)]);
@@ -303,11 +304,11 @@ fn v6_upper(program: &mut Assembler, upper: Label, done: Label) {
         program.run(&[Op::Constant(8), Op::AddX, Op::Store(UPPER)]);
         program.bind(next);
     }
-    // The last header that was followed may well have been the last of all.
+    // The last extension header that was parsed may have been the packet's last one.
     program.run(&[Op::Recall(PROTOCOL)]);
     is_extension(program, riddle, riddle);
     program.branch(Test::Equal(59), nothing, upper);
-    // What a later fragment begins with is what the first one's extension headers led to only if there were none.
+    // A fragment header names the next header, which is the upper-layer protocol only if no extension header follows.
     program.bind(later);
     program.run(&[
         Op::Constant(LATER),
@@ -327,7 +328,7 @@ fn v6_upper(program: &mut Assembler, upper: Label, done: Label) {
     program.jump(done);
 }
 
-/// Hop-by-hop, routing, destination, mobility, HIP and shim6 headers share one shape; a fragment header has its own.
+/// Hop-by-hop, routing, destination, mobility, HIP and shim6 headers have the same format; a fragment header another.
 fn is_extension(program: &mut Assembler, extension: Label, fragment: Label) {
     for number in [0, 43, 60, 135, 139, 140] {
         program.go_if(Test::Equal(number), extension);
@@ -335,7 +336,7 @@ fn is_extension(program: &mut Assembler, extension: Label, fragment: Label) {
     program.go_if(Test::Equal(44), fragment);
 }
 
-/// Goes there where the packet ends within so many bytes of the header above IP.
+/// Jumps to `short` if the packet ends before so many bytes of the header above IP.
 pub(super) fn unless_within(program: &mut Assembler, bytes: u32, short: Label) {
     program.run(&[Op::Recall(UPPER), Op::Add(bytes), Op::ToX, Op::Recall(END)]);
     program.go_unless(Test::AtLeastX, short);

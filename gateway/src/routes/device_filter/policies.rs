@@ -1,8 +1,8 @@
-//! Ordered policies over a box of addresses, as code: the first that fits decides, found by destination, then by
-//! source, then by what the policy asks of the layer above.
+//! Code for ordered policies over an area of addresses: the first match decides, found by destination, then by source,
+//! then by the policy's upper-layer conditions.
 //!
-//! The addresses are cut at every prefix's ends, so that between two cuts the same policies fit everywhere. What cannot
-//! change the outcome is left out, and places with the same policies share their code.
+//! The addresses are cut at both ends of every prefix, so that between two cuts the same policies match all addresses.
+//! Policies that cannot change the outcome are left out, and ranges with the same policies share their code.
 
 use super::assembler::{Assembler, Label, Op, Test};
 use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, UNKNOWN};
@@ -13,21 +13,21 @@ use crate::routes::range::Range;
 use ipsec::policy::Upper;
 use std::collections::{BTreeSet, HashMap};
 
-/// A policy's part in the filter.
+/// A policy as the filter needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct FilterRule {
-    /// Where from.
+    /// Source addresses.
     pub source: Range,
-    /// Where to.
+    /// Destination addresses.
     pub destination: Range,
-    /// What else it asks.
+    /// Upper-layer conditions.
     pub upper: Upper,
-    /// Whether the packet is dropped here.
+    /// Whether matching packets are dropped.
     pub drops: bool,
 }
 
 impl FilterRule {
-    /// Its part of a box; none if it has none there.
+    /// Its part within an area; none if it has no address there.
     pub(super) fn within(&self, area: &Area) -> Option<Self> {
         Some(Self {
             source: self.source.within(area.source)?,
@@ -37,7 +37,7 @@ impl FilterRule {
     }
 }
 
-/// A box of addresses: sources times destinations.
+/// An area of addresses: all pairs of a range of sources and a range of destinations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Area {
     /// Sources.
@@ -57,25 +57,25 @@ impl Area {
     }
 }
 
-/// Where the judgement of one list leads.
+/// Labels for the two outcomes of one list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcomes {
-    /// The first policy that fits drops.
+    /// The first matching policy drops.
     pub dropped: Label,
-    /// It lets pass, or none fits.
+    /// The first matching policy lets the packet pass, or none matches.
     pub passed: Label,
 }
 
-/// Policies that may be named between all cuts together, so that neither time nor memory run away.
+/// Sum, over all ranges between cuts, of the policies that match there; bounds the compiler's time and memory.
 const MAX_POLICY_MENTIONS: usize = 100_000;
 
-/// Whether a list asks for more than addresses.
+/// Whether a list has conditions on more than addresses.
 pub(super) fn asks_upper(rules: &[FilterRule]) -> bool {
     rules.iter().any(|rule| rule.upper != Upper::Any)
 }
 
-/// Writes the judgement of one list. The hook decides what becomes of a fragment without ports; `mark`
-/// is our own.
+/// Writes the code for one list. The hook decides how a fragment without ports is treated; `mark` is the mark on the
+/// gateway's own outer packets.
 pub(super) fn judge(
     program: &mut Assembler,
     (family, hook, mark): (Family, FilterHook, u32),
@@ -100,7 +100,7 @@ struct Writer {
     places: usize,
 }
 
-/// What the layer above has to be, in order, and whether that drops.
+/// Upper-layer conditions in order, each with whether a match drops.
 type Asked = Vec<(Upper, bool)>;
 
 impl Writer {
@@ -132,7 +132,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What is asked of the layer above for each range of sources, where anything is dropped at all.
+    /// The upper-layer conditions for each range of sources in which anything is dropped at all.
     fn sources(&mut self, rules: &[FilterRule]) -> Result<Vec<(Range, Asked)>, TooMany> {
         let cut = self.cut(rules, |rule| rule.source)?;
         let asked = cut
@@ -141,7 +141,7 @@ impl Writer {
         Ok(asked.filter(|(_, asked)| !asked.is_empty()).collect())
     }
 
-    /// Ranges between the ends of all prefixes, each with the rules that fit there, in their order.
+    /// Ranges between the ends of all prefixes, each with the rules that match there, in their order.
     fn cut(
         &mut self,
         rules: &[FilterRule],
@@ -210,7 +210,7 @@ impl Writer {
         program.jump(self.outcomes.passed);
     }
 
-    /// One policy: to its outcome if it fits, else on to `next`.
+    /// One policy: jumps to its outcome if it matches, else to `next`.
     fn one(&self, program: &mut Assembler, upper: Upper, drops: bool, next: Label) {
         let end = if drops {
             self.outcomes.dropped
@@ -229,7 +229,7 @@ impl Writer {
         for number in numbers {
             program.go_if(Test::Equal((*number).into()), right);
         }
-        // What cannot be looked into might be what has to be dropped.
+        // A packet whose protocol is unknown might be one that must be dropped.
         if drops {
             program.branch(Test::Equal(UNKNOWN), end, next)
         } else {
@@ -248,9 +248,9 @@ impl Writer {
         program.jump(end);
     }
 
-    /// Goes on where ports are known. RFC 4301 7: a later fragment carries none, so what drops by port drops it; what
-    /// lets pass by port lets it pass where it is worth nothing without the first fragment (ingress), and where the
-    /// drop rules have seen the packet whole and marked it (egress).
+    /// Continues if ports are known. RFC 4301 7: a later fragment carries none, so a policy with ports that drops
+    /// applies to it; one that lets pass applies at ingress, because the fragment is useless without the first one, and
+    /// at egress if the drop rules have seen the whole packet and marked it.
     fn with_ports(&self, program: &mut Assembler, drops: bool, end: Label, next: Label) {
         program.run(&[Op::Recall(KNOWLEDGE)]);
         if drops {
@@ -271,10 +271,10 @@ impl Writer {
     }
 }
 
-/// Where the kernel answers with the packet's mark.
+/// Offset at which the kernel returns the packet's mark.
 pub(super) const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
 
-/// Shift, mask and value of what is asked of the first four bytes.
+/// Shift, mask and value of the conditions on the first four bytes.
 fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {
     let wide = |shift, value: Option<u16>| value.map(|value| (shift, 0xffff, value.into()));
     let narrow = |shift, value: Option<u8>| value.map(|value| (shift, 0xff, value.into()));
@@ -294,14 +294,14 @@ fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {
     facts.into_iter().flatten().collect()
 }
 
-/// What decides among rules that fit the same addresses: nothing behind one that fits always, and at the end nothing
-/// that only lets pass, since that is what happens anyway.
+/// The rules that decide among those that match the same addresses: none after one that always matches, and at the end
+/// none that lets pass, because packets without a match pass anyway.
 fn asked(rules: &[FilterRule]) -> Asked {
     let always = rules.iter().position(|rule| rule.upper == Upper::Any);
     let reached = always.map_or(rules, |place| &rules[..=place]);
     let last = reached.iter().rposition(|rule| rule.drops);
     let deciding = &reached[..last.map_or(0, |place| place + 1)];
-    // What is dropped in the end whatever it is needs no question on the way.
+    // If the last rule drops everything and none before lets pass, no condition needs to be checked.
     match deciding {
         [.., last] if last.upper == Upper::Any && deciding.iter().all(|rule| rule.drops) => {
             vec![(Upper::Any, true)]
@@ -313,7 +313,7 @@ fn asked(rules: &[FilterRule]) -> Asked {
     }
 }
 
-/// The place before an address, or the one behind the last of all.
+/// The boundary before an address, or the one after the last address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Boundary {
     Before(u128),

@@ -1,5 +1,5 @@
-//! Where an address lies, found by halving: its words are compared with sorted ranges, so that four thousand
-//! destinations cost a dozen comparisons.
+//! Binary search of an address: its words are compared with sorted ranges, so that four thousand destinations take
+//! about twelve comparisons.
 
 use super::assembler::{Assembler, Label, Op, Test};
 use crate::routes::range::Range;
@@ -13,12 +13,12 @@ pub(super) struct AddressField {
     pub words: u32,
 }
 
-/// Where a word lies.
+/// Location of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AddressLocation {
     /// In this word of scratch memory.
     Scratch(u32),
-    /// In the packet, so many bytes behind its start.
+    /// In the packet, at this byte offset.
     Packet(u32),
 }
 
@@ -49,7 +49,7 @@ impl AddressField {
     }
 }
 
-/// Goes to the label of the range that holds the address, else to `miss`. The ranges are sorted and share no address.
+/// Jumps to the label of the range that contains the address, else to `miss`. The ranges are sorted and disjoint.
 pub(super) fn search(
     program: &mut Assembler,
     field: AddressField,
@@ -64,7 +64,7 @@ pub(super) fn search(
     }
 }
 
-/// Ranges that touch and lead to the same place are one.
+/// Joins adjacent ranges with the same label.
 fn join(ranges: &[(Range, Label)]) -> Vec<(Range, Label)> {
     let mut joined: Vec<(Range, Label)> = Vec::new();
     for (range, label) in ranges {
@@ -80,11 +80,11 @@ fn join(ranges: &[(Range, Label)]) -> Vec<(Range, Label)> {
     joined
 }
 
-/// What the first word of an address decides.
+/// What the first word of an address leads to.
 enum Part {
-    /// From one value to another, whatever follows: this label.
+    /// Values from the first to the second lead to this label, whatever the further words are.
     Whole(u32, u32, Label),
-    /// This value: the words behind it decide.
+    /// For this value the further words decide.
     Deeper(u32, Vec<(Range, Label)>),
 }
 
@@ -105,7 +105,7 @@ fn word(program: &mut Assembler, field: AddressField, ranges: &[(Range, Label)],
     halve(program, field, &parts, (0, u32::MAX), miss);
 }
 
-/// A range whose ends lie inside a word's value is cut there.
+/// Cuts a range by the first word: whole values, and at either end a value for which the further words decide.
 fn cut(parts: &mut Vec<Part>, field: AddressField, range: Range, label: Label) {
     let behind = 32 * (field.words - 1);
     let rest = (1u128 << behind) - 1;
@@ -124,7 +124,7 @@ fn cut(parts: &mut Vec<Part>, field: AddressField, range: Range, label: Label) {
         first += 1;
     }
     let tail = (low.last != rest).then_some(last as u32);
-    // Nothing is left of the whole values where both ends were cut off; signed by one more bit, it may go below zero.
+    // If both ends were cut off, no whole value may be left; the result may be below zero, hence signed.
     let whole_to = last as i64 - i64::from(tail.is_some());
     if first as i64 <= whole_to {
         last = whole_to as u64;
@@ -143,7 +143,7 @@ fn deeper(parts: &mut Vec<Part>, value: u32, range: Range, label: Label) {
     }
 }
 
-/// The accumulator holds the word, which is known to lie between two values.
+/// Halves the parts. The accumulator holds the word, which is known to lie between two values.
 fn halve(
     program: &mut Assembler,
     field: AddressField,

@@ -1,4 +1,4 @@
-//! One family's part of a plan for one direction of a device, and the boxes of addresses that it is divided into.
+//! One family's part of a plan for one direction of a device, and how it is divided into areas of addresses.
 
 use super::FilterHook;
 use super::assembler::Label;
@@ -9,23 +9,23 @@ use crate::routes::range::{Range, joined};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// What programs are compiled for.
+/// The device and direction that programs are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Target {
-    /// Which way packets go.
+    /// Direction of the packets.
     pub hook: FilterHook,
-    /// How they begin.
+    /// Header that they begin with.
     pub link: LinkKind,
-    /// The mark on our own outer packets.
+    /// The mark on the gateway's own outer packets.
     pub mark: u32,
-    /// Whether this gateway sends opened packets out of the device itself, marked as its own.
+    /// Whether this gateway sends decrypted packets out of the device by a socket of its own, with its mark.
     pub delivers: bool,
-    /// Whether a bridge or a switch of the host sends frames out of the device that were never routed here. What was
-    /// routed has met the filter of the bridge itself.
+    /// Whether the device is a port of a bridge or switch of the host, which sends frames out of it that this host has
+    /// not routed. Routed packets have passed the filter of the bridge device itself.
     pub is_bridged: bool,
 }
 
-/// Where a program ends.
+/// Labels of a program's two ends.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub pass: Label,
@@ -36,11 +36,11 @@ pub(super) struct Ends {
 pub(super) struct Task {
     pub family: Family,
     pub target: Target,
-    /// What is dropped is what each of these lists drops.
+    /// A packet is dropped if each of these lists drops it.
     pub lists: Vec<Vec<FilterRule>>,
-    /// Outer addresses between which our own packets leave, or to which those of peers come.
+    /// Pairs of outer addresses, between which the gateway's own packets leave or those of peers arrive.
     pub outer: Vec<FilterRule>,
-    /// Where protected packets arrive, or leave from.
+    /// Ports of protected packets.
     pub udp_ports: BTreeSet<u16>,
 }
 
@@ -69,7 +69,7 @@ impl Task {
         }
     }
 
-    /// What of it lies in a box.
+    /// Its part within an area.
     pub(super) fn within(&self, area: &Area) -> Self {
         let inside =
             |rules: &Vec<FilterRule>| rules.iter().filter_map(|rule| rule.within(area)).collect();
@@ -87,7 +87,8 @@ impl Task {
             .all(|rules| rules.iter().any(|rule| rule.drops))
     }
 
-    /// Where whatever may be dropped goes: what one list would let pass is dropped by no other.
+    /// Destinations of packets that may be dropped. A packet is dropped only if every list drops it, so the list whose
+    /// drops cover the fewest addresses suffices.
     pub(super) fn destinations(&self) -> Vec<Range> {
         let dropped = |rules: &Vec<FilterRule>| {
             let dropping = rules.iter().filter(|rule| rule.drops);
@@ -98,7 +99,7 @@ impl Task {
         lists.min_by_key(|ranges| size(ranges)).unwrap_or_default()
     }
 
-    /// The box in two, at the middle one of the prefixes' ends, by the addresses that have more of them.
+    /// Halves an area at the median end of the prefixes, by sources or by destinations, whichever have more such ends.
     pub(super) fn halves(&self, area: Area) -> Option<[Area; 2]> {
         let all = || self.lists.iter().flatten().chain(&self.outer);
         let destinations = cuts(area.destination, all().map(|rule| rule.destination));
@@ -131,7 +132,7 @@ fn rules(entries: &[Entry], family: Family) -> Vec<FilterRule> {
     rules.collect()
 }
 
-/// Outer addresses that a policy of these lists covers; between others nothing is dropped.
+/// Pairs of outer addresses that a dropping policy of these lists covers; between others nothing is dropped.
 fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<FilterRule> {
     let covered = |(source, destination): &&(IpAddr, IpAddr)| {
         source.is_ipv4() == (family == Family::V4)
@@ -151,10 +152,10 @@ fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<FilterRule> 
     pairs.map(rule).collect()
 }
 
-/// Destinations that are told apart before anything else.
+/// Ranges of destinations that a program checks before anything else.
 const MAX_COARSE_RANGES: usize = 4;
 
-/// The same ranges or more, in fewer: no part of an IPv6 address behind its network counts, and the narrowest gaps are
+/// Fewer ranges that cover the given ones: the lower 64 bits of IPv6 addresses are ignored, and the narrowest gaps are
 /// closed.
 fn coarse(ranges: Vec<Range>, family: Family) -> Vec<Range> {
     let hosts = match family {

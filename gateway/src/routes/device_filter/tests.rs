@@ -1,4 +1,4 @@
-//! Every program is judged by a naive reading of the plan, run by an interpreter of our own and by the kernel itself.
+//! Programs, run by an interpreter and by the kernel, are compared with a naive evaluation of the plan.
 
 mod machine;
 mod packet;
@@ -186,7 +186,7 @@ fn packets() -> impl Strategy<Value = Packet> {
         )
 }
 
-/// Mostly addresses of the plans; sometimes those of a lease or a group.
+/// Mostly addresses of the plans; sometimes those of DHCP or a multicast group.
 fn special(v6: bool, is_source: bool) -> impl Strategy<Value = IpAddr> {
     let other: IpAddr = match (v6, is_source) {
         (false, true) => Ipv4Addr::UNSPECIFIED.into(),
@@ -230,7 +230,7 @@ proptest! {
     ) {
         for hook in [FilterHook::Ingress, FilterHook::Egress] {
             let target = target(hook, LinkKind::Ethernet);
-            // What cannot be cut is no box for so small a program.
+            // An area that cannot be divided further may not fit so small a program.
             let Ok(small) = programs_of(&plan, target, 700) else { continue };
             for packet in &packets {
                 let wanted = reads_drop(&plan, target, packet);
@@ -261,11 +261,11 @@ proptest! {
     }
 }
 
-/// Policies between one net and as many others.
+/// Policies between one network and as many others.
 fn hub(policies: u32, v6: bool) -> Plan {
     let mut plan = Plan::default();
     for n in 0..policies {
-        // Every other net, so that neighbours do not merge into one range.
+        // Every second network, so that adjacent ones are not joined to one range.
         let (mine, theirs) = if v6 {
             (
                 format!("fd00:{:x}::/64", n % 200),
@@ -323,7 +323,7 @@ fn four_thousand_policies_are_a_few_programs() {
     }
 }
 
-/// Policies between two nets of each family, and packets to somewhere else.
+/// Policies between two networks of each family, and packets to other destinations.
 #[test]
 fn what_goes_where_no_policy_leads_costs_a_handful_of_instructions() {
     let mut one = Plan::default();

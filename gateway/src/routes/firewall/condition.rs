@@ -9,12 +9,13 @@ pub(super) const UDP: u8 = 17;
 pub(super) const ESP: u8 = 50;
 pub(super) const AH: u8 = 51;
 
-/// A rule without conditions yet.
+/// A rule without conditions.
 pub(super) fn when() -> Rule {
     Rule::default()
 }
 
-/// The conditions any of which brings a packet under the entry; none for a selector that no packet can match.
+/// Rules without verdict: a packet that matches any of them matches the entry. None for a selector that no packet can
+/// match.
 pub(super) fn conditions(entry: &Entry) -> Vec<Rule> {
     let Some(family) = entry.family() else {
         return Vec::new();
@@ -24,7 +25,7 @@ pub(super) fn conditions(entry: &Entry) -> Vec<Rule> {
         .within(Field::Source(family), entry.selector.source)
         .within(Field::Destination(family), entry.selector.destination);
     let mut conditions = vec![upper(addresses.clone(), entry.selector.upper)];
-    // RFC 4301 7: a later fragment carries no ports. What might belong to protected traffic is not let out.
+    // RFC 4301 7: a later fragment carries no ports. One that might belong to protected traffic is not let through.
     if entry.asks_ports() && entry.verdict != Disposition::Bypass {
         let later = addresses.later_fragment(family);
         conditions.push(protocol(later, entry.selector.upper));

@@ -1,5 +1,5 @@
-//! What passes although policies would drop it: our own outer packets, what others say about those, and what a link
-//! needs to work at all.
+//! What passes although policies would drop it: the gateway's own outer packets, ICMP errors about those, and what a
+//! link needs to work.
 
 use super::condition::{AH, ESP, UDP, when};
 use crate::routes::Site;
@@ -12,8 +12,8 @@ const ICMP: u8 = 1;
 const IGMP: u8 = 2;
 const ICMP6: u8 = 58;
 
-/// Our own outer packets. The mark alone is not enough, because any user of raw sockets may set it: they are ESP,
-/// AH or UDP from a port of ours, between addresses of an association, from a socket that a user of ours opened.
+/// The gateway's own outer packets. The mark alone is not enough, because any user of raw sockets may set it: they must
+/// be ESP, AH or UDP from one of the gateway's ports, between addresses of an SA, from a socket of the gateway's user.
 pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -31,7 +31,7 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
             .between(family, pairs);
         rules.push(between.clone().protocols(&[ESP, AH]));
         if family == Family::V6 {
-            // What is cut before it reaches this hook names its protocol in the fragment header.
+            // A packet fragmented before this hook has its protocol in the fragment header.
             rules.push(
                 between
                     .clone()
@@ -48,7 +48,7 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
         }
     }
     if let Some(device) = site.forward() {
-        // What was opened and has no known neighbour yet goes to the inner hosts by a raw socket.
+        // Decrypted packets to a neighbour that is not resolved yet are sent to the inner hosts by a raw socket.
         rules.push(
             when()
                 .marked(site.outside_mark())
@@ -59,7 +59,7 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     rules.map(Rule::accept).collect()
 }
 
-/// Asked last, because the kernel takes a lock to know a socket's user. None where no user sends.
+/// Checked last, because the kernel takes a lock to read a socket's user. None if no user sends.
 fn sent_by(rule: Rule, plan: &Plan) -> Option<Rule> {
     match &plan.senders {
         Senders::Nobody => None,
@@ -71,8 +71,8 @@ fn sent_by(rule: Rule, plan: &Plan) -> Option<Rule> {
     }
 }
 
-/// RFC 4301 8.2.1: "too big" about our own outer packets must reach us, even where policy protects the router's
-/// address. The bytes behind the 8 of ICMP are the outer packet's header: its protocol, then its source port.
+/// RFC 4301 8.2.1: "too big" about the gateway's outer packets must reach it, even if a policy protects the router's
+/// address. The header of the outer packet follows the 8 bytes of ICMP: its protocol, then its source port.
 pub(super) fn path_mtu(plan: &Plan) -> Vec<Rule> {
     let unreachable = when().family(Family::V4).protocols(&[ICMP]);
     let v4 = unreachable
@@ -93,7 +93,7 @@ pub(super) fn path_mtu(plan: &Plan) -> Vec<Rule> {
     rules
 }
 
-/// Neighbour discovery is IPv6's ARP: it never leaves the link, and the outer path cannot work without it.
+/// Neighbour discovery is IPv6's ARP: it never leaves the link, and outer packets need it.
 pub(super) fn neighbours() -> Rule {
     when()
         .family(Family::V6)
@@ -103,11 +103,11 @@ pub(super) fn neighbours() -> Rule {
         .accept()
 }
 
-/// Source, destination, and what else such a packet shows.
+/// Source, destination, and further conditions.
 type Case<'a> = (Prefix, Prefix, &'a dyn Fn(Rule) -> Rule);
 
-/// Leases and multicast groups: never forwarded, and needed before or beside any protected traffic. Each rule stands
-/// only where a policy would drop such packets, so that it costs others nothing.
+/// DHCP and multicast group reports: never forwarded, and needed before or beside any protected traffic. A rule is
+/// added only if a policy would drop such packets, so that it costs other packets nothing.
 pub(super) fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
     let v4 = |address, len| Prefix {
         address: IpAddr::V4(address),
@@ -125,10 +125,10 @@ pub(super) fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
     let lease4 = |rule: Rule| ports(rule, [(67, 68), (68, 67)]);
     let lease6 = |rule: Rule| ports(rule, [(546, 547), (547, 546)]);
     let cases: [Case<'_>; 5] = [
-        // RFC 2131 4.1: a client that asks for a lease has no address yet, or broadcasts.
+        // RFC 2131 4.1: a client that requests a lease has no address yet, or broadcasts.
         (nobody, any4, &lease4),
         (any4, everybody, &lease4),
-        // RFC 8415 16: between addresses of the link.
+        // RFC 8415 16: from link-local addresses.
         (link, any6, &lease6),
         // RFC 3376 4: no router forwards a hop limit of 1.
         (any4, groups4, &|rule| {

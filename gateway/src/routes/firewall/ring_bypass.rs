@@ -1,5 +1,6 @@
-//! Where a packet ring takes native ESP, the kernel need not see it: dropped as it comes in, right behind the ring, it
-//! costs no route look-up, no hook and no copy for a raw socket. A table of its own, because not every kernel can.
+//! Native ESP that a packet ring takes is of no use to the kernel: a chain at ingress, right after the ring, drops it,
+//! which saves the route lookup, the other hooks and a copy for the raw socket. It is a separate table, because not
+//! every kernel supports it.
 
 use crate::routes::Site;
 use crate::routes::nftables::rule::{Field, Rule};
@@ -11,16 +12,16 @@ use std::net::IpAddr;
 const ESP: u8 = 50;
 const FRAGMENT: u8 = 44;
 
-/// Which devices have rings, and for which addresses of ours.
+/// Which devices have rings, and for which of the gateway's addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rings {
     /// Names of devices.
     pub devices: BTreeSet<String>,
-    /// Our own addresses.
+    /// Addresses of the gateway.
     pub addresses: BTreeSet<IpAddr>,
 }
 
-/// The rules that leave the rings' packets to them alone; none where there are no rings.
+/// The rules that drop, after the rings, what these have taken; none if there are no rings.
 pub(crate) fn ruleset(site: &Site, rings: &Rings) -> Option<Ruleset> {
     if rings.devices.is_empty() || rings.addresses.is_empty() {
         return None;

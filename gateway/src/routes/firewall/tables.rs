@@ -1,8 +1,8 @@
-//! One table of ours in the kernel: put there as a whole, compared with what was put, counted, taken away.
+//! Installs, compares and removes one table of the gateway in the kernel, and reads its counters.
 //!
-//! While this process lives the table is its own: other tools' `flush ruleset` passes it over, and `delete table` is
-//! refused. When the process dies the table stays, and the next process of ours takes it over. A kernel before 6.9
-//! cannot, and keeps a table that every program may change.
+//! While this process runs it owns the table: other tools' `flush ruleset` skips it, and `delete table` is refused.
+//! When the process dies the table stays, and the next process of the gateway takes it over. A kernel before 6.9 does
+//! not support that; there the table can be changed by every program.
 
 use crate::routes::nftables::{Connection, Count, OWNED, Present, Refused, Ruleset, TableFamily};
 use std::io;
@@ -12,14 +12,15 @@ pub(crate) struct Firewall {
     family: TableFamily,
     table: String,
     connection: Option<Connection>,
-    /// What was put there last, and how it stood then; nothing if another program was at it in the same moment.
+    /// The rules installed last, and how the kernel listed them then; no list if another program changed the table
+    /// meanwhile.
     applied: Option<(Ruleset, Option<Present>)>,
-    /// The kernel's count of changes at which nothing was missing.
+    /// The kernel's generation number of its ruleset at which nothing was missing.
     generation: Option<u32>,
 }
 
 impl Firewall {
-    /// Nothing is asked or changed yet.
+    /// Reads and changes nothing yet.
     pub(crate) fn new(family: TableFamily, table: String) -> Self {
         Self {
             family,
@@ -30,8 +31,7 @@ impl Firewall {
         }
     }
 
-    /// Makes the table hold just this, from one moment to the next; its counters go on. On an error nothing has
-    /// changed.
+    /// Replaces the table's contents atomically; its counters keep their values. On an error nothing has changed.
     pub(crate) fn apply(&mut self, ruleset: &Ruleset) -> io::Result<()> {
         match self.put(ruleset, OWNED) {
             Err(refused) if refused.is_about_flags() => self.apply_unowned(ruleset),
@@ -39,7 +39,7 @@ impl Firewall {
         }
     }
 
-    /// In a table that every program may change.
+    /// The same with a table that every program may change.
     pub(super) fn apply_unowned(&mut self, ruleset: &Ruleset) -> io::Result<()> {
         let outcome = self.put(ruleset, 0);
         self.settle(ruleset, outcome)
@@ -49,16 +49,16 @@ impl Firewall {
         let (family, table) = (self.family, self.table.clone());
         let connection = self.connection().map_err(Refused::whole)?;
         let counts = connection.counts(family, &table, &ruleset.counters);
-        // Only counts would be lost, and whatever is wrong the transaction says better.
+        // An error is ignored: only counts would be lost, and the transaction reports a lasting fault more precisely.
         connection.replace(ruleset, flags, &counts.unwrap_or_default())
     }
 
-    /// Reads back what was put there.
+    /// Reads back what was installed.
     fn settle(&mut self, ruleset: &Ruleset, outcome: Result<(), Refused>) -> io::Result<()> {
         let (family, table) = (self.family, self.table.clone());
         outcome.map_err(|refused| explain(refused, &table))?;
         let connection = self.connection()?;
-        // Asked first, as in `missing`.
+        // Read first, as in `missing`.
         let generation = connection.generation();
         let present = Present::read(connection, family, &table);
         let present = present.ok().flatten();
@@ -68,12 +68,12 @@ impl Firewall {
         Ok(())
     }
 
-    /// What was put there last.
+    /// What was installed last.
     pub(crate) fn applied(&self) -> Option<&Ruleset> {
         self.applied.as_ref().map(|(ruleset, _)| ruleset)
     }
 
-    /// What of it is gone or changed in the kernel, in words. Costs one short request while no table changes.
+    /// Describes what of it is missing or changed in the kernel. Costs one short request while no table changes.
     pub(crate) fn missing(&mut self) -> io::Result<Vec<String>> {
         if self.applied.is_none() {
             return Ok(Vec::new());
@@ -81,7 +81,7 @@ impl Firewall {
         let (family, table) = (self.family, self.table.clone());
         let known = self.generation;
         let connection = self.connection()?;
-        // Asked first: what changes behind this is compared the next time.
+        // Read first: changes after this lead to another comparison the next time.
         let generation = connection.generation()?;
         if known == Some(generation) {
             return Ok(Vec::new());
@@ -108,7 +108,7 @@ impl Firewall {
         counts.unwrap_or_default()
     }
 
-    /// Deletes the table, whichever process made it, unless that one is running.
+    /// Deletes the table, whichever process has created it, unless that one is running.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         self.applied = None;
         self.generation = None;
@@ -127,7 +127,7 @@ impl Firewall {
     }
 }
 
-/// A kernel without the part that netlink needs for nftables.
+/// Explains the error of a kernel without nftables over netlink.
 fn absent(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => io::Error::new(

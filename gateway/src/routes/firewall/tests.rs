@@ -13,14 +13,14 @@ fn site() -> Site {
     Site::new("esp0", None, DEFAULT_MARK).unwrap()
 }
 
-/// The rules of one chain; none where there is no such chain.
+/// The rules of one chain; none if there is no such chain.
 fn whole_chain(site: &Site, plan: &Plan, name: &str) -> Vec<Rule> {
     let chains = ruleset(site, plan).chains.into_iter();
     let mut found = chains.filter(|chain| chain.name == name);
     found.next().map(|chain| chain.rules).unwrap_or_default()
 }
 
-/// The same without those that only pass what no policy names, or that clamp.
+/// The same without rules that let unmatched traffic pass, or clamp the MSS.
 fn chain(site: &Site, plan: &Plan, name: &str) -> Vec<Rule> {
     let mut rules = whole_chain(site, plan, name);
     let family = |family| when().family(family).accept();
@@ -54,7 +54,7 @@ fn plan() -> Plan {
     }
 }
 
-/// An association each way, over each family.
+/// Outer addresses of an SA in each direction, for each family.
 fn outer() -> BTreeSet<(IpAddr, IpAddr)> {
     let ends = [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")];
     let ends = ends.map(|(one, other)| (one.parse().unwrap(), other.parse().unwrap()));
@@ -95,7 +95,7 @@ fn what_no_policy_names_is_asked_for_its_addresses_alone() {
         assert_eq!(first.len(), 2);
         assert_eq!(rules[before..before + 2], *first, "{name}");
     }
-    // What opened packets may not do comes before.
+    // Rules for decrypted packets that policies let through in one direction only come first.
     let doors = Plan {
         has_doors: true,
         ..plan

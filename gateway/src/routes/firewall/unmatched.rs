@@ -1,15 +1,15 @@
-//! Traffic that no policy names passes first: a packet from or to somewhere else is asked for nothing more than its
-//! addresses, however many policies there are.
+//! Traffic that no policy matches passes first: a packet to or from other addresses is checked only for its addresses,
+//! however many policies there are.
 
 use super::condition::when;
 use crate::routes::nftables::rule::{Field, Rule};
 use crate::routes::plan::{Entry, Family};
 use crate::routes::range::{Range, joined};
 
-/// With fewer policies their own rules are as quick as a second question.
+/// With fewer policies, their own rules are as fast as a check of the source addresses.
 const MIN_ENTRIES_TO_ASK_SOURCES: usize = 8;
 
-/// Rules that let pass what none of the entries counted by `is_meant` can fit; none where there are no such entries.
+/// Rules that let pass what none of the entries selected by `is_meant` can match; none if there are no such entries.
 pub(super) fn unmatched(entries: &[Entry], is_meant: fn(&Entry) -> bool) -> Vec<Rule> {
     let meant: Vec<_> = entries.iter().filter(|entry| is_meant(entry)).collect();
     if meant.is_empty() {
@@ -89,7 +89,7 @@ mod tests {
         proptest::collection::vec(one, 0..20)
     }
 
-    /// As the kernel reads a rule of these terms.
+    /// Evaluates a rule of these terms as the kernel does.
     fn accepts(rule: &Rule, source: IpAddr, destination: IpAddr) -> bool {
         assert_eq!(rule.verdict, Some(End::Accept));
         let family = Family::of(source);
@@ -133,7 +133,7 @@ mod tests {
                     entry.selector.source.contains(source) && entry.selector.destination.contains(destination)
                 });
                 prop_assert!(!(passes && is_named), "{source} {destination} {rules:?}");
-                // Where none goes there it passes, so that it is worth asking.
+                // A packet to a destination of no entry passes here, so that the check is useful.
                 let goes_there = meant().any(|entry| entry.selector.destination.contains(destination));
                 prop_assert!(passes || goes_there || rules.is_empty(), "{source} {destination} {rules:?}");
             }

@@ -1,4 +1,4 @@
-//! Rules and routes that lead protected traffic into the tunnel, or nowhere: put, compared, taken away.
+//! Adds, compares and deletes the rules and routes that lead protected traffic into the tunnel, or make it unreachable.
 
 use super::Installed;
 use crate::routes::netlink::is_family_absent;
@@ -39,7 +39,7 @@ impl<T: Tables> Installed<T> {
     pub(super) fn put_rules(&mut self, plan: &Plan) -> io::Result<()> {
         let wanted = steering::rules(&self.site, plan);
         let present = self.tables.rules(self.site.first_preference())?;
-        // Backwards, so that a place to go to is there before anything goes there.
+        // In reverse order, so that the target of a `goto` exists before the rule that refers to it.
         for rule in lacking(&wanted, &present).rev() {
             self.tables.add_rule(rule).map_err(explain)?;
         }
@@ -64,7 +64,7 @@ impl<T: Tables> Installed<T> {
         Ok(())
     }
 
-    /// Routes that nothing wants any more, once no rule leads to them.
+    /// Deletes routes that the plan does not need any more, after the rules that led to them.
     pub(super) fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
         let tun = self.tun_index()?;
         let place = |route: &steering::Route| (route.destination, route.metric);
@@ -80,7 +80,7 @@ impl<T: Tables> Installed<T> {
     }
 }
 
-/// What of `wanted` is not among `present`, in its order. There may be thousands of both.
+/// The entries of `wanted` that are not among `present`, in order. There may be thousands of both.
 fn lacking<'a, E: Eq + Hash>(
     wanted: &'a [E],
     present: &[E],

@@ -1,5 +1,5 @@
-//! A model of a host that refuses any one step, or every step from one on, and that looks after each step whether a
-//! packet could pass in clear.
+//! A model of a host that fails at any one step, or at every step from one on, and that checks after each step whether
+//! a packet could pass unencrypted.
 
 use super::*;
 use crate::routes::DEFAULT_MARK;
@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 struct Model {
     rules: Vec<RoutingRule>,
     routes: Vec<Route>,
-    /// What each barrier enforces; none is a barrier that somebody has taken away.
+    /// The plan that each barrier enforces; none if another program has removed the barrier.
     barriers: [Option<Plan>; 2],
     steps: usize,
     refuses: Option<Refuses>,
-    /// What must not pass in clear at the moment.
+    /// Plans that must be enforced at the moment.
     held: Vec<Plan>,
-    /// What passed all the same, and after which step.
+    /// Packets that could pass nevertheless, and after which step.
     leaks: Vec<(usize, Packet)>,
 }
 
@@ -60,7 +60,7 @@ impl Host {
         Ok(())
     }
 
-    /// A gateway over this host, with both barriers.
+    /// A gateway on this host, with both barriers.
     fn installed(&self) -> Installed<Host> {
         let barrier = |number| -> Box<dyn Barrier> {
             Box::new(ModelBarrier {
@@ -149,7 +149,7 @@ impl Barrier for ModelBarrier {
     }
 }
 
-/// Which list of a plan, source, destination and destination port.
+/// Number of the plan's list, source, destination and destination port.
 type Packet = (usize, &'static str, &'static str, u16);
 
 fn packets() -> impl Iterator<Item = Packet> {
@@ -207,7 +207,7 @@ fn plan(policies: &[(&str, &str, Disposition)]) -> Plan {
     plan
 }
 
-/// Changes that add, take away, exchange, reorder.
+/// Changes that add, remove, replace and reorder policies.
 fn changes() -> Vec<(Plan, Plan)> {
     use Disposition::{Bypass, Discard, Protect};
     let tunnel = ("10.1.0.0/24", "10.2.0.0/24", Protect);
@@ -254,7 +254,7 @@ fn assert_in_force(host: &Host, installed: &mut Installed<Host>, plan: &Plan) {
     );
 }
 
-/// The last step of a change that is taken ends the old plan; until then, and in a change that is refused, it holds.
+/// The old plan must stay in force until the last step of a successful change, and throughout a failed one.
 fn assert_closed(host: &Host, outcome: &io::Result<()>) {
     let model = host.model();
     let ended = |step: usize| outcome.is_ok() && step == model.steps;

@@ -1,5 +1,5 @@
-//! What a fuzzer calls: any bytes as the kernel's answers about rules, routes, links, addresses and neighbours, as they
-//! are and behind a header that fits. What reads them must end, and not panic, whatever a newer kernel says.
+//! Called by a fuzzer: any bytes as the kernel's answers about rules, routes, links, addresses and neighbours, as they
+//! are and after a valid header. Parsing must end and not panic, whatever a newer kernel sends.
 
 use super::{links, metrics_mtu, next_hops, own_address, rules, table, take_answers};
 use crate::routes::monitor;
@@ -10,11 +10,12 @@ const KINDS: [u16; 6] = [16, 20, 24, 28, 32, 2];
 
 const SEQUENCE: u32 = 7;
 
-/// Reads `data` as a datagram, and behind its first byte, which chooses the kind, as the body of one message.
+/// Reads `data` as a datagram. Then reads the bytes after the first one, which selects the kind, as the body of one
+/// message.
 ///
 /// # Panics
 ///
-/// If more bytes are handed over than there are.
+/// If the messages found have more bytes than the datagram.
 pub fn answers(data: &[u8]) {
     datagram(data);
     let Some((&choice, body)) = data.split_first() else {
@@ -34,7 +35,7 @@ fn datagram(bytes: &[u8]) {
     monitor::messages(bytes, |_, body| seen += 16 + body.len());
     assert!(seen <= bytes.len());
     let mut answers = Vec::new();
-    // A fault ends the datagram; what came before it is looked at all the same.
+    // A malformed message ends the datagram; the messages before it are still parsed.
     let _ = take_answers(bytes, SEQUENCE, &mut answers);
     for answer in answers {
         look_at(answer);

@@ -1,5 +1,5 @@
-//! Devices: their names and MTUs, and those of our own beside the first, known by their alias and gone only when no
-//! route leads there any more.
+//! Devices: their names and MTUs, and the gateway's additional devices, which are recognised by their alias and deleted
+//! only when no route leads to them any more.
 
 use super::Netlink;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP};
@@ -49,7 +49,7 @@ impl Netlink {
         Ok((name, mtu))
     }
 
-    /// Name and index of every device that carries this alias.
+    /// Name and index of every device with this alias.
     pub(crate) fn links_called(&mut self, alias: &str) -> io::Result<Vec<(String, u32)>> {
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let answers = self.ask(question, NLM_F_DUMP)?;
@@ -86,7 +86,7 @@ impl Netlink {
         }))
     }
 
-    /// Gives a device an alias, which `ip link` shows.
+    /// Sets a device's alias, which `ip link` shows.
     pub(crate) fn call_link(&mut self, index: u32, alias: &str) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -95,7 +95,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Gives a device another name. Kernels before 6.3 refuse that while it is up.
+    /// Renames a device. Kernels before 6.3 refuse that while it is up.
     pub(crate) fn rename_link(&mut self, index: u32, name: &str) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -104,7 +104,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Gives a device RFC 7600's IPv4 address for who has none, of a scope in which it is never chosen as a source.
+    /// Adds RFC 7600's IPv4 dummy address to a device, with a scope in which it is never chosen as a source address.
     pub(crate) fn add_dummy_address(&mut self, index: u32) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -127,7 +127,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Whether a route leads by the device, in any table; what the kernel itself keeps there does not count.
+    /// Whether a route leads to the device, in any table; routes that the kernel adds by itself do not count.
     pub(crate) fn is_led_to(&mut self, index: u32) -> io::Result<bool> {
         for family in super::FAMILIES {
             let mut message = RouteMessage::default();
@@ -166,7 +166,7 @@ pub(super) fn leads(route: &RouteMessage, index: u32) -> bool {
         && !route.attributes.iter().any(is_of_the_link)
 }
 
-/// IPv6's link-local prefix and multicast come and go with the device.
+/// The routes of IPv6's link-local prefix and multicast, which the kernel adds and deletes with the device.
 fn is_of_the_link(attribute: &RouteAttribute) -> bool {
     let own = |address: &Ipv6Addr| address.is_unicast_link_local() || address.is_multicast();
     matches!(attribute, RouteAttribute::Destination(RouteAddress::Inet6(address)) if own(address))

@@ -1,5 +1,5 @@
-//! The way to a peer down to the neighbour's link address, for packets that go past the kernel's own IP layer, and the
-//! news that it may have changed.
+//! The next hop towards a peer, with the neighbour's link-layer address, for packets sent below the kernel's IP layer;
+//! and notifications that it may have changed.
 
 use super::{Netlink, bits, family, metrics_mtu};
 use dataplane::io::packet::{NextHop, NextHops};
@@ -17,26 +17,26 @@ use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
 
-/// An Ethernet device of the kind whose queue may be gone past.
+/// An Ethernet device whose queue may be bypassed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SimpleLink {
     /// Its name.
     pub name: String,
     /// Its MTU.
     pub mtu: u32,
-    /// Its link address.
+    /// Its link-layer address.
     pub address: [u8; 6],
 }
 
-/// A route that is nothing but a device, perhaps a gateway, perhaps an MTU.
+/// A route that has only a device, and optionally a gateway and an MTU.
 struct SimpleRoute {
     device: u32,
     gateway: Option<IpAddr>,
     mtu: Option<u32>,
 }
 
-/// What the kernel answers about a destination that no route leads to, or that a route of type unreachable, blackhole,
-/// prohibit or throw refuses.
+/// The kernel's errors for a destination without a route, or with a route of type unreachable, blackhole, prohibit or
+/// throw.
 const NO_WAY: [Errno; 5] = [
     Errno::NETUNREACH,
     Errno::HOSTUNREACH,
@@ -45,12 +45,12 @@ const NO_WAY: [Errno; 5] = [
     Errno::AGAIN,
 ];
 
-/// What the kernel puts on devices by itself. Any other qdisc was chosen to shape or to delay.
+/// The qdiscs that the kernel sets by default. Any other was configured to shape or delay traffic.
 const DEFAULT_QUEUES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "mq", "fq_codel", "fq"];
 
 impl Netlink {
-    /// The device of this index, if packets may go past its queue and into its rings: Ethernet, up, in no bridge or
-    /// bond, and with a default qdisc.
+    /// The device of this index, if packets may bypass its queue and be written to its rings: Ethernet, up, in no
+    /// bridge or bond, and with a default qdisc.
     pub(crate) fn simple_link(&mut self, index: u32) -> io::Result<Option<SimpleLink>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -88,7 +88,7 @@ impl Netlink {
         }))
     }
 
-    /// The route, if it is of the simple kind.
+    /// The route, if it is a simple one.
     fn simple_route(
         &mut self,
         source: IpAddr,
@@ -113,7 +113,7 @@ impl Netlink {
                 RouteAttribute::Gateway(RouteAddress::Inet6(address)) => {
                     gateway = Some(IpAddr::V6(*address));
                 }
-                // A gateway of the other family, or a tunnel of the route's own.
+                // A gateway of the other family, or an encapsulation by the route.
                 RouteAttribute::Via(_) | RouteAttribute::EncapType(_) => return Ok(None),
                 _ => {}
             }
@@ -129,10 +129,10 @@ impl Netlink {
         }))
     }
 
-    /// What becomes of marked packets to a destination: forwarded, delivered here, refused.
+    /// Type of the route of marked packets to a destination: unicast, local, unreachable and so on.
     fn kind_of_route(&mut self, destination: IpAddr, mark: u32) -> io::Result<Option<RouteType>> {
         let mut message = request(destination, destination, mark);
-        // From this host itself: any source.
+        // Packets of this host itself: any source.
         message.header.source_prefix_length = 0;
         message
             .attributes
@@ -144,8 +144,8 @@ impl Netlink {
         }))
     }
 
-    /// What the route was configured to take. The answer that names the hop also has what the kernel has learnt of the
-    /// path, and that it learns from anybody's ICMP message.
+    /// The MTU that the route was configured with. The answer that has the next hop also has the path MTU that the
+    /// kernel has learnt from unauthenticated ICMP messages.
     fn configured_mtu(
         &mut self,
         source: IpAddr,
@@ -161,7 +161,7 @@ impl Netlink {
         }))
     }
 
-    /// A neighbour's link address, if it is known and not known to be wrong.
+    /// A neighbour's link-layer address, if the kernel's neighbour entry is valid.
     fn neighbour(&mut self, device: u32, address: IpAddr) -> io::Result<Option<[u8; 6]>> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);
@@ -179,7 +179,7 @@ impl Netlink {
     }
 }
 
-/// The question for the way of marked packets between two addresses.
+/// The request for the route of marked packets between two addresses.
 fn request(source: IpAddr, destination: IpAddr, mark: u32) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(destination);
@@ -209,7 +209,7 @@ pub(super) fn simple(link: &LinkMessage) -> Option<SimpleLink> {
             LinkAttribute::Mtu(found) => mtu = Some(*found),
             LinkAttribute::Address(found) => address = found.as_slice().try_into().ok(),
             LinkAttribute::Qdisc(found) => queue = Some(found.as_str()),
-            // A bridge, a bond or a VRF has its own say in what the device carries.
+            // A bridge, a bond or a VRF decides too what the device carries.
             LinkAttribute::Controller(_) => return None,
             _ => {}
         }
@@ -236,10 +236,10 @@ pub(super) fn known(neighbour: &NeighbourMessage) -> Option<[u8; 6]> {
         })
 }
 
-/// Links, neighbours, queues, addresses, routes and rules of both families, as the kernel groups its news.
+/// The kernel's multicast groups for links, neighbours, queues, addresses, routes and rules of both families.
 const NEWS: u32 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18;
 
-/// The kernel's next hops, with what it tells about changes.
+/// The kernel's next hops, with its notifications about changes.
 pub(crate) struct KernelNextHops {
     netlink: Netlink,
     news: Socket,
@@ -247,7 +247,7 @@ pub(crate) struct KernelNextHops {
 }
 
 impl KernelNextHops {
-    /// Asks for packets with this mark.
+    /// Finds next hops for packets with this mark.
     pub(crate) fn open(mark: u32) -> io::Result<Self> {
         let mut news = Socket::new(NETLINK_ROUTE)?;
         news.bind(&SocketAddr::new(0, NEWS))?;
@@ -265,19 +265,19 @@ impl NextHops for KernelNextHops {
         let mut any = false;
         let mut room = [0u8; 1];
         loop {
-            // What has changed makes no difference: a message is taken off the queue by its first byte.
+            // It does not matter what has changed: reading the first byte of a message removes it from the queue.
             match self.news.recv(&mut &mut room[..], 0) {
                 Ok(_) => any = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return any,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // More news than the queue holds.
+                // The queue has overflowed.
                 Err(_) => return true,
             }
         }
     }
 
     fn find(&mut self, source: IpAddr, destination: IpAddr) -> Option<NextHop> {
-        // Whatever is wrong, the raw socket says it better.
+        // An error is ignored: the packet goes to the raw socket, which reports it more precisely.
         self.netlink
             .next_hop(source, destination, self.mark)
             .ok()
@@ -289,8 +289,8 @@ impl NextHops for KernelNextHops {
         let ours = [RouteType::Local, RouteType::Broadcast, RouteType::Anycast];
         match kind {
             Ok(kind) => kind.is_some_and(|kind| ours.contains(&kind)),
-            // No way leads there: the raw socket gets the same answer. Any other error leaves it open, and the packet
-            // is dropped.
+            // There is no route: the raw socket gets the same error. After any other error the destination may be this
+            // host, so the packet is dropped.
             Err(error) => !NO_WAY
                 .map(|errno| Some(errno.raw_os_error()))
                 .contains(&error.raw_os_error()),

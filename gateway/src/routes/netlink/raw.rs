@@ -1,5 +1,5 @@
-//! Requests whose answers are read attribute by attribute, so that what another program has set up, and what kernels to
-//! come say, spoils nothing.
+//! Requests whose answers are read attribute by attribute, so that objects of other programs and attributes of newer
+//! kernels do not make parsing fail.
 
 use super::Netlink;
 use crate::routes::nftables::attributes;
@@ -8,14 +8,15 @@ use std::io;
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
 const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
 
-/// Flags of a request: an answer even where all went well; all there is of a kind.
+/// Flags of a request: acknowledge success too; list all objects of a kind.
 pub(super) const ACK: u16 = libc::NLM_F_ACK as u16;
 pub(super) const DUMP: u16 = libc::NLM_F_DUMP as u16;
 
 /// Bytes of netlink's header.
 const HEADER_LEN: usize = 16;
 
-/// Room for an answer. The kernel puts at most 32 KiB into one, and only where it has seen that so much is read.
+/// Size of the receive buffer. The kernel sends at most 32 KiB at once, and only after reads with a buffer of that
+/// size.
 const ANSWER_ROOM_BYTES: usize = 64 << 10;
 
 /// A message without netlink's header.
@@ -26,12 +27,12 @@ pub(super) struct RawAnswer {
 }
 
 impl RawAnswer {
-    /// The fixed part, of so many bytes; zeros where the message is shorter.
+    /// The fixed part of `LEN` bytes; zeros if the message is shorter.
     pub(super) fn fixed<const LEN: usize>(&self) -> [u8; LEN] {
         self.body.first_chunk().copied().unwrap_or([0; LEN])
     }
 
-    /// An attribute behind the fixed part.
+    /// An attribute after the fixed part of `fixed` bytes.
     pub(super) fn find(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
         attributes::find(self.body.get(fixed..)?, kind)
     }
@@ -59,7 +60,7 @@ impl Netlink {
         }
     }
 
-    /// Whether these messages are the last.
+    /// Appends the messages of a datagram; returns whether they are the last.
     fn take(&self, mut rest: &[u8], answers: &mut Vec<RawAnswer>) -> io::Result<bool> {
         while let Some(header) = rest.first_chunk::<HEADER_LEN>() {
             let word = |at: usize| {
@@ -90,13 +91,13 @@ fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     bytes.extend(kind.to_ne_bytes());
     bytes.extend((libc::NLM_F_REQUEST as u16 | flags).to_ne_bytes());
     bytes.extend(sequence.to_ne_bytes());
-    // From whom: the kernel knows.
+    // Port id of the sender: set by the kernel.
     bytes.extend([0; 4]);
     bytes.extend(body);
     bytes
 }
 
-/// What an acknowledgement says: 0, or the negated number of an error.
+/// The result in an acknowledgement: 0, or a negated error number.
 fn outcome(body: &[u8]) -> io::Result<()> {
     match body.first_chunk().map(|code| i32::from_ne_bytes(*code)) {
         Some(0) => Ok(()),

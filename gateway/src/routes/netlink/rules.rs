@@ -1,4 +1,4 @@
-//! Routing rules: those of our block, as they stand in the kernel.
+//! Routing rules of the gateway's block of preferences in the kernel.
 
 use super::super::PREFERENCES_PER_SITE;
 use super::super::plan::Family;
@@ -13,11 +13,12 @@ use netlink_packet_route::rule::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::io;
 
-/// FIB_RULE_FIND_SADDR: an IPv6 rule with a source also fits a lookup whose source the kernel would choose from it.
+/// FIB_RULE_FIND_SADDR: an IPv6 rule with a source prefix also matches a lookup without a source, if the address that
+/// the kernel would choose lies in the prefix.
 const FIND_SOURCE: u32 = 0x0001_0000;
 
 impl Netlink {
-    /// Our rules with preferences from `first` on, as many as a block has.
+    /// The gateway's rules in the block of preferences that begins at `first`.
     pub(crate) fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>> {
         let mut rules = Vec::new();
         for family in FAMILIES {
@@ -42,7 +43,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Takes a rule away.
+    /// Deletes a rule.
     pub(crate) fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRule(write_rule(rule));
         self.ask(message, NLM_F_ACK).map(drop)
@@ -103,7 +104,7 @@ pub(super) fn write_rule(rule: &RoutingRule) -> RuleMessage {
     message
 }
 
-/// The rule as we would have written it, if it is one of ours.
+/// Parses a rule; none if its protocol is not the gateway's.
 pub(super) fn read_rule(message: &RuleMessage) -> Option<RoutingRule> {
     let ours = RuleAttribute::Protocol(RouteProtocol::Other(OWNER));
     if !message.attributes.contains(&ours) {
@@ -159,7 +160,7 @@ pub(super) fn read_rule(message: &RuleMessage) -> Option<RoutingRule> {
         KernelAction::Blackhole => RuleAction::Drop,
         _ => RuleAction::Nothing,
     };
-    // Rules of marks and the place behind the block have no prefixes at all.
+    // Rules by mark, and the target of `goto` at the end of the block, have no prefixes.
     if rule.mark.is_some() || rule.action == RuleAction::Nothing {
         rule.source = None;
         rule.destination = None;

@@ -1,4 +1,4 @@
-//! The routes of one table: ours, as they stand in the kernel.
+//! The gateway's routes of one table in the kernel.
 
 use super::super::plan::Family;
 use super::super::steering::{OWNER, Route};
@@ -13,7 +13,7 @@ use std::io;
 use std::net::IpAddr;
 
 impl Netlink {
-    /// Our routes in a table. `tun` is the index of the TUN device.
+    /// The gateway's routes in a table. `tun` is the index of the TUN device.
     pub(crate) fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in FAMILIES {
@@ -26,7 +26,7 @@ impl Netlink {
         Ok(routes)
     }
 
-    /// One table alone: others may hold the whole Internet. A kernel before 4.20 lists them all.
+    /// Lists one table only, because others may have a full Internet routing table. A kernel before 4.20 lists all.
     fn table(&mut self, family: AddressFamily, table: u32) -> io::Result<Vec<RouteNetlinkMessage>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family;
@@ -39,7 +39,7 @@ impl Netlink {
             self.socket.set_netlink_get_strict_chk(false)?;
         }
         match answers {
-            // The kernel makes a table with its first route.
+            // The kernel creates a table with its first route.
             Err(error) if is_strict && error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
             answers => answers,
         }
@@ -57,7 +57,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Takes a route out of a table.
+    /// Deletes a route of a table.
     pub(crate) fn delete_route(
         &mut self,
         table: u32,
@@ -120,7 +120,7 @@ pub(super) fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteM
     message
 }
 
-/// The route as we would have written it, if it is one of ours in this table.
+/// Parses a route; none if it is not the gateway's, in this table and by its device.
 pub(super) fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -> Option<Route> {
     let family = match message.header.address_family {
         AddressFamily::Inet => Family::V4,

@@ -1,5 +1,5 @@
-//! Traffic control: the place on a device where every packet passes (`clsact`), and filters of classic BPF there that
-//! drop by themselves (`bpf da bytecode` in the words of `tc`).
+//! Traffic control: the qdisc `clsact`, whose hooks every packet of a device passes, and classic BPF filters in it
+//! whose result is the verdict (`tc filter … bpf da bytecode`).
 
 use super::Netlink;
 use super::raw::{ACK, DUMP, RawAnswer};
@@ -19,7 +19,7 @@ const RTM_GETTFILTER: u16 = 46;
 
 const CREATE_NEW: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
 
-/// TC_H_CLSACT, the same place as TC_H_INGRESS, and the handle of whatever is there.
+/// TC_H_CLSACT, which equals TC_H_INGRESS, and the handle of either qdisc.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 
@@ -37,7 +37,7 @@ const DIRECT: u32 = 1;
 const IFINFOMSG_LEN: usize = 16;
 const TCMSG_LEN: usize = 20;
 
-/// TCA_STATS2, in it TCA_STATS_QUEUE, and where that counts drops.
+/// TCA_STATS2, in it TCA_STATS_QUEUE, and the offset of its count of drops.
 const STATS: u16 = 7;
 const STATS_QUEUE: u16 = 3;
 const STATS_QUEUE_DROPS: usize = 8;
@@ -51,7 +51,7 @@ const SLAVE_KIND: u16 = 4;
 /// Bytes of `struct sock_filter`.
 const INSTRUCTION_LEN: usize = 8;
 
-/// A device, as far as filters care.
+/// The properties of a device that filters depend on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Device {
     /// Its index.
@@ -60,29 +60,29 @@ pub(crate) struct Device {
     pub name: String,
     /// Its alias; empty without one.
     pub alias: String,
-    /// ARPHRD_…: what its packets begin with.
+    /// ARPHRD_…: its link-layer type.
     pub hardware: u16,
-    /// Whether a bridge or a switch of the host carries frames from and to it.
+    /// Whether it is a port of a bridge or switch of the host.
     pub is_bridged: bool,
 }
 
-/// What sits where `clsact` would.
+/// A device's qdisc in the place of `clsact`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Discipline {
     /// The device's index.
     pub device: u32,
-    /// `clsact`, or `ingress` of old.
+    /// `clsact`, or its predecessor `ingress`.
     pub kind: String,
     /// Packets that filters there have dropped, in both directions.
     pub drops: u32,
 }
 
-/// A filter, ours or another's.
+/// A filter of any program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Filter {
     /// `bpf`, `u32`, …
     pub kind: String,
-    /// Its place in the order.
+    /// Filters with smaller preferences run first.
     pub preference: u16,
     /// Its number among those of the same preference.
     pub handle: u32,
@@ -92,16 +92,16 @@ pub(crate) struct Filter {
     pub program: Vec<Instruction>,
 }
 
-/// Where a filter is.
+/// Identifies a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Spot {
     /// The device's index.
     pub device: u32,
-    /// Which way packets go.
+    /// Direction of the packets.
     pub hook: FilterHook,
-    /// The filter's place in the order.
+    /// The filter's preference.
     pub preference: u16,
-    /// Its number.
+    /// The filter's handle.
     pub handle: u32,
 }
 
@@ -113,7 +113,7 @@ impl Netlink {
         Ok(links.map(read_device).collect())
     }
 
-    /// What sits at the place of `clsact`, device by device.
+    /// The qdiscs in the place of `clsact`, of all devices.
     pub(crate) fn disciplines(&mut self) -> io::Result<Vec<Discipline>> {
         let answers = self.ask_raw(RTM_GETQDISC, DUMP, &header(0, 0, 0, 0))?;
         let there = answers.iter().filter_map(|answer| {
@@ -129,13 +129,13 @@ impl Netlink {
         Ok(there.collect())
     }
 
-    /// Makes the place, which must not be there.
+    /// Adds `clsact`, which must not exist yet.
     pub(crate) fn add_clsact(&mut self, device: u32) -> io::Result<()> {
         let body = with_kind(header(device, CLSACT_HANDLE, CLSACT, 0), "clsact");
         self.ask_raw(RTM_NEWQDISC, CREATE_NEW, &body).map(drop)
     }
 
-    /// Takes the place away, with all filters that are there.
+    /// Deletes `clsact` with all filters in it.
     pub(crate) fn delete_clsact(&mut self, device: u32) -> io::Result<()> {
         let body = with_kind(header(device, CLSACT_HANDLE, CLSACT, 0), "clsact");
         self.ask_raw(RTM_DELQDISC, ACK, &body).map(drop)
@@ -145,7 +145,7 @@ impl Netlink {
     pub(crate) fn filters(&mut self, device: u32, hook: FilterHook) -> io::Result<Vec<Filter>> {
         let body = header(device, 0, parent(hook), 0);
         let answers = match self.ask_raw(RTM_GETTFILTER, DUMP, &body) {
-            // A device that is gone has none.
+            // A device that was deleted has none.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(Vec::new()),
             answers => answers?,
         };
@@ -155,7 +155,7 @@ impl Netlink {
         Ok(filters.filter_map(read_filter).collect())
     }
 
-    /// Adds a program whose result is the verdict, where no filter of this number is.
+    /// Adds a program whose result is the verdict; a filter with this handle must not exist yet.
     pub(crate) fn add_filter(&mut self, spot: Spot, program: &[Instruction]) -> io::Result<()> {
         let mut attributes = Attributes::default();
         let ops: Vec<u8> = program.iter().flat_map(bytes).collect();
@@ -169,7 +169,7 @@ impl Netlink {
         self.ask_raw(RTM_NEWTFILTER, CREATE_NEW, &body).map(drop)
     }
 
-    /// Takes one filter away.
+    /// Deletes one filter.
     pub(crate) fn delete_filter(&mut self, spot: Spot) -> io::Result<()> {
         let body = with_kind(spot_header(spot), "bpf");
         self.ask_raw(RTM_DELTFILTER, ACK, &body).map(drop)
@@ -185,7 +185,7 @@ fn parent(hook: FilterHook) -> u32 {
         }
 }
 
-/// Of any protocol: what is inside VLAN tags is found by the program itself.
+/// The header of a filter for all protocols: the program itself parses VLAN tags.
 fn spot_header(spot: Spot) -> [u8; TCMSG_LEN] {
     let every = u32::from((libc::ETH_P_ALL as u16).to_be());
     let info = u32::from(spot.preference) << 16 | every;
@@ -245,7 +245,7 @@ fn read_drops(answer: &RawAnswer) -> Option<u32> {
     Some(u32::from_ne_bytes(*drops))
 }
 
-/// None for the head of a preference, which the kernel lists like a filter.
+/// Parses a filter; none for the head of a preference, which the kernel lists like a filter.
 fn read_filter(answer: &RawAnswer) -> Option<Filter> {
     let [_, _, handle, _, info] = words(answer);
     let options = answer.find(TCMSG_LEN, OPTIONS)?;

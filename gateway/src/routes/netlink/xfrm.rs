@@ -1,5 +1,5 @@
-//! Policies of the kernel's own IPsec that need no association: `block`, and `allow` as an exception. `ip xfrm policy`
-//! shows them.
+//! Policies of the kernel's own IPsec that need no SA: `block`, and `allow` as an exception. `ip xfrm policy` shows
+//! them.
 
 use super::Netlink;
 use super::raw::{ACK, DUMP, RawAnswer};
@@ -25,14 +25,14 @@ const POLICY_TYPE_LEN: usize = 6;
 const INFO_LEN: usize = 168;
 const ID_LEN: usize = 64;
 
-/// Where in the first these lie, behind a selector and limits.
+/// Offsets in the first of these structures.
 const LIMITS: std::ops::Range<usize> = 56..88;
 const PRIORITY: usize = 152;
 const INDEX_IN_INFO: usize = 156;
 const DIRECTION: usize = 160;
 const ACTION: usize = 161;
 
-/// Where in the second these lie.
+/// Offsets in the second one.
 const INDEX_IN_ID: usize = 56;
 const DIRECTION_IN_ID: usize = 60;
 
@@ -40,31 +40,32 @@ const DIRECTION_IN_ID: usize = 60;
 const ALLOW: u8 = 0;
 const BLOCK: u8 = 1;
 
-/// Which packets a policy is asked about, as XFRM numbers it.
+/// The direction of a policy, as XFRM numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Direction {
-    /// Those that are delivered here.
+    /// Packets delivered to this host.
     In = 0,
-    /// Those that leave, made here or forwarded.
+    /// Packets that leave, sent by this host or forwarded.
     Out = 1,
-    /// Those that are forwarded.
+    /// Packets that are forwarded.
     Fwd = 2,
 }
 
-/// The list that a policy belongs to: XFRM_POLICY_TYPE_MAIN, or XFRM_POLICY_TYPE_SUB, which is asked first and which
-/// `ip xfrm policy flush` leaves alone.
+/// The list that a policy belongs to: XFRM_POLICY_TYPE_MAIN, or XFRM_POLICY_TYPE_SUB, which is looked up first and
+/// which
+/// `ip xfrm policy flush` does not flush.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum List {
-    /// The list of every program.
+    /// The list that other programs use.
     Main = 0,
-    /// The one before it.
+    /// The list looked up before it.
     Sub = 1,
 }
 
-/// The packets that a policy fits.
+/// The packets that a policy matches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Match {
-    /// Of one family, like the destination.
+    /// Source addresses, of the same family as the destination.
     pub source: Prefix,
     /// Destination addresses.
     pub destination: Prefix,
@@ -74,24 +75,24 @@ pub(crate) struct Match {
     pub source_port: Option<u16>,
     /// Destination port, or code of ICMP.
     pub destination_port: Option<u16>,
-    /// Index of the device by which they leave; 0 for any.
+    /// Index of the device by which packets leave; 0 for any.
     pub device: u32,
-    /// Bits that their mark must have.
+    /// Bits that the packets' mark must have.
     pub mark: u32,
 }
 
 /// One policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Policy {
-    /// Which packets.
+    /// Which packets it matches.
     pub fits: Match,
-    /// On which way.
+    /// In which direction.
     pub direction: Direction,
-    /// Whether they are dropped; else no further policy of this list is asked.
+    /// Whether matching packets are dropped; otherwise no further policy of this list is looked up.
     pub blocks: bool,
-    /// Smaller ones are asked first.
+    /// Policies with smaller values are looked up first.
     pub priority: u32,
-    /// The kernel's number for it, whose last three bits are the direction's.
+    /// The kernel's index, whose last three bits are the direction.
     pub index: u32,
 }
 
@@ -102,7 +103,7 @@ pub(crate) struct Xfrm {
 }
 
 impl Xfrm {
-    /// Opens a connection; fails where the kernel has no XFRM or does not let us change it.
+    /// Opens a connection; fails if the kernel has no XFRM or does not permit changing it.
     pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_XFRM)?;
         socket.bind_auto()?;
@@ -115,7 +116,7 @@ impl Xfrm {
             netlink,
             list: List::Sub,
         };
-        // A kernel that knows the list answers that nothing of it is there.
+        // A kernel that supports the list answers that it has no such policy (ENOENT).
         match xfrm.delete(Direction::In, !7, 0) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => xfrm.list = List::Main,
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(error),
@@ -124,14 +125,14 @@ impl Xfrm {
         Ok(xfrm)
     }
 
-    /// Puts them into the list of every program, as on a kernel that has no other.
+    /// Uses the main list, as on a kernel that has no other.
     #[cfg(test)]
     pub fn into_main_list(mut self) -> Self {
         self.list = List::Main;
         self
     }
 
-    /// All policies of both families and lists that this can say.
+    /// All policies of both families and lists that [`Policy`] can represent.
     pub(crate) fn policies(&mut self) -> io::Result<Vec<Policy>> {
         let answers = self
             .netlink
@@ -142,8 +143,7 @@ impl Xfrm {
         Ok(there.filter_map(read).collect())
     }
 
-    /// Puts a policy in the place of the one with the same packets and direction, from one moment to the next, or adds
-    /// it.
+    /// Atomically replaces the policy with the same selector and direction, or adds it.
     pub(crate) fn put(&mut self, policy: &Policy) -> io::Result<()> {
         let body = [&info(policy)[..], &self.attributes(policy.fits.mark)].concat();
         self.netlink
@@ -151,7 +151,7 @@ impl Xfrm {
             .map(drop)
     }
 
-    /// Takes the policy of this number away.
+    /// Deletes the policy with this index.
     pub(crate) fn delete(&mut self, direction: Direction, index: u32, mark: u32) -> io::Result<()> {
         let mut id = [0; ID_LEN];
         id[INDEX_IN_ID..][..4].copy_from_slice(&index.to_ne_bytes());
@@ -202,8 +202,8 @@ impl Match {
     }
 }
 
-/// Whether news of this kind may be about a policy whose index begins with this byte. That of a deletion often has no
-/// index.
+/// Whether a notification may be about a policy whose index begins with this byte. The notification of a deletion often
+/// has no index.
 pub(crate) fn is_about(kind: u16, body: &[u8], owner: u8) -> bool {
     let at = match kind {
         XFRM_MSG_NEWPOLICY | XFRM_MSG_UPDPOLICY => INDEX_IN_INFO,
@@ -260,7 +260,7 @@ fn read(answer: &RawAnswer) -> Option<Policy> {
     let half = |at: usize| Some(u16::from_be_bytes(*fixed.get(at..)?.first_chunk()?));
     let port = |at: usize| {
         let wanted = half(at)?;
-        // A range of ports is nothing of ours.
+        // A policy with a range of ports is another program's.
         match half(at + 2)? {
             0 => Some(None),
             u16::MAX => Some(Some(wanted)),
@@ -361,7 +361,7 @@ mod tests {
         );
         assert!(is_about(XFRM_MSG_NEWPOLICY, &ours, 0xe5));
         assert!(!is_about(XFRM_MSG_NEWPOLICY, &others, 0xe5));
-        // Cut, or a flush.
+        // A truncated message, and a flush.
         assert!(is_about(XFRM_MSG_UPDPOLICY, &others[..20], 0xe5));
         assert!(is_about(0x1d, &[], 0xe5));
     }

@@ -1,6 +1,6 @@
-//! Netlink attributes: length, kind, value, filled up to four bytes; numbers of nf_tables are big-endian.
+//! Netlink attributes: length, kind and value, padded to four bytes; numbers of nf_tables are big-endian.
 
-/// Says that an attribute holds attributes.
+/// NLA_F_NESTED: the value consists of attributes.
 const NESTED: u16 = 1 << 15;
 
 /// The kind in an attribute's header, without the bits that describe its value.
@@ -8,14 +8,14 @@ const KIND: u16 = 0x3fff;
 
 const HEADER_LEN: usize = 4;
 
-/// Attributes that grow one after the other.
+/// A list of attributes that is being written.
 #[derive(Default)]
 pub(crate) struct Attributes(Vec<u8>);
 
 impl Attributes {
     /// Appends one.
     pub(crate) fn put(&mut self, kind: u16, value: &[u8]) -> &mut Self {
-        // Values are bounded: names of 31 bytes, keys of 32, lists cut into pieces by their writer.
+        // Values are bounded: names of 31 bytes, keys of 32; long lists are split before they are written.
         let len = u16::try_from(HEADER_LEN + value.len()).expect("an attribute is less than 64 kB");
         self.0.extend(len.to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -29,12 +29,12 @@ impl Attributes {
         self.put(kind, &value.to_be_bytes())
     }
 
-    /// Appends a text, which ends with a zero.
+    /// Appends a text with a terminating zero byte.
     pub(crate) fn put_text(&mut self, kind: u16, text: &str) -> &mut Self {
         self.put(kind, &[text.as_bytes(), &[0]].concat())
     }
 
-    /// Appends one that holds others.
+    /// Appends a nested list of attributes.
     pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let mut inner = Self::default();
         fill(&mut inner);
@@ -47,7 +47,7 @@ impl Attributes {
     }
 }
 
-/// Each attribute's kind and value, as far as `bytes` are whole.
+/// Kind and value of each attribute, up to the first incomplete one.
 pub(crate) fn read(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER_LEN>()?;

@@ -1,7 +1,8 @@
-//! The socket to nf_tables. Tables made over it with the flag "owner" cannot be changed by others while it is open.
+//! The socket to nf_tables. Tables created over it with the flag "owner" cannot be changed by other programs while it
+//! is open.
 //!
-//! The kernel works on a request within the call that sends it, so answers are there when the call returns; nothing
-//! waits.
+//! The kernel processes a request within the call that sends it, so the answers can be read without waiting when the
+//! call returns.
 
 use super::attributes::{self, Attributes};
 use super::encoding::{self, ACK, Batch, Count, HEADER_LEN, message};
@@ -12,14 +13,14 @@ use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_s
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Other tools' `flush ruleset` leaves the table alone, and only this connection may change it: NFT_TABLE_F_OWNER
-/// (kernel 5.12). It stays when the connection ends, and another may then take it: NFT_TABLE_F_PERSIST (6.9). Never the
-/// first alone, for then the table would end with us.
+/// NFT_TABLE_F_OWNER (kernel 5.12): other tools' `flush ruleset` does not flush the table, and only this connection may
+/// change it. NFT_TABLE_F_PERSIST (6.9): the table stays when the connection ends, and another may then own it. The
+/// first is never set alone, because the kernel would then delete the table when the process ends.
 pub(crate) const OWNED: u32 = 0x2 | 0x4;
 
 const DUMP: u16 = libc::NLM_F_DUMP as u16;
 
-/// NLM_F_DUMP_INTR: what was being listed has changed meanwhile.
+/// NLM_F_DUMP_INTR: the objects have changed while they were listed.
 const INTERRUPTED: u16 = 0x10;
 
 const NLMSG_ERROR: u16 = 2;
@@ -31,17 +32,17 @@ pub(crate) struct Connection {
     sequence: u32,
 }
 
-/// Why the kernel did not do what it was asked.
+/// Why the kernel refused a request.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// In the kernel's words.
+    /// The kernel's error.
     pub error: io::Error,
-    /// At which message; none if it refused all of them.
+    /// The kind of the refused message; none if the error is not about a single one.
     pub message: Option<u8>,
 }
 
 impl Refused {
-    /// Not at any one message.
+    /// An error that is not about a single message.
     pub(crate) fn whole(error: io::Error) -> Self {
         Self {
             error,
@@ -49,14 +50,14 @@ impl Refused {
         }
     }
 
-    /// Whether the kernel knows no table that is owned and persists: before 6.9 (EOPNOTSUPP), before 5.12 (EINVAL).
+    /// Whether the kernel does not support tables with both flags: before 6.9 (EOPNOTSUPP), before 5.12 (EINVAL).
     pub(crate) fn is_about_flags(&self) -> bool {
         let code = self.error.raw_os_error();
         self.message == Some(message::NEW_TABLE)
             && matches!(code, Some(libc::EOPNOTSUPP | libc::EINVAL))
     }
 
-    /// What the refused message would have done, in words.
+    /// Describes what the refused message would have done.
     pub(crate) fn step(&self) -> &'static str {
         match self.message {
             None => "as a whole",
@@ -77,7 +78,7 @@ impl Connection {
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_non_blocking(true)?;
-        // A refusal need not bring the request back.
+        // Error messages need not contain the request.
         socket.set_cap_ack(true)?;
         Ok(Self {
             socket,
@@ -85,7 +86,7 @@ impl Connection {
         })
     }
 
-    /// Makes a table hold just this, from one moment to the next.
+    /// Replaces a table's contents atomically.
     pub(crate) fn replace(
         &mut self,
         ruleset: &Ruleset,
@@ -97,14 +98,14 @@ impl Connection {
         self.commit(batch.end())
     }
 
-    /// Takes a table away, whether or not it exists.
+    /// Deletes a table, if it exists.
     pub(crate) fn remove(&mut self, family: TableFamily, table: &str) -> Result<(), Refused> {
         let mut batch = Batch::begin(self.sequence);
         encoding::remove(&mut batch, family, table);
         self.commit(batch.end())
     }
 
-    /// A number that changes whenever anybody changes any table.
+    /// The generation number, which changes whenever any program changes any table.
     pub(crate) fn generation(&mut self) -> io::Result<u32> {
         let answers = self.ask(message::GET_GENERATION, 0, 0, Attributes::default())?;
         let number = answers
@@ -131,7 +132,7 @@ impl Connection {
             .collect())
     }
 
-    /// All that the kernel lists.
+    /// All objects that the kernel lists for a request.
     pub(super) fn list(
         &mut self,
         kind: u8,
@@ -141,7 +142,7 @@ impl Connection {
         self.ask(kind, DUMP, family.number(), which)
     }
 
-    /// One thing, if it is there.
+    /// One object, if it exists.
     pub(super) fn get(
         &mut self,
         kind: u8,
@@ -154,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// A question and the attributes of each answer.
+    /// Sends a request and returns the attributes of each answer.
     fn ask(
         &mut self,
         kind: u8,
@@ -189,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Sends a batch and reads until its last message is acknowledged, or the whole refused.
+    /// Sends a batch and reads until its last message is acknowledged, or the batch is refused as a whole.
     fn commit(&mut self, batch: Batch) -> Result<(), Refused> {
         let _ = self.take_numbers(batch.next().wrapping_sub(self.sequence));
         let whole = Refused::whole;
@@ -198,7 +199,7 @@ impl Connection {
         let mut refusal = None;
         loop {
             let answers = match self.receive() {
-                // More refusals than fit: the first of them is what counts.
+                // More errors than the receive buffer holds: only the first one is needed.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => continue,
                 Err(error) => return Err(refusal.unwrap_or_else(|| whole(error))),
                 Ok(answers) => answers,
@@ -224,7 +225,7 @@ impl Connection {
         first
     }
 
-    /// A batch is one message to the socket, and must fit its buffer.
+    /// Enlarges the send buffer: the socket takes a batch as one message, which must fit.
     fn make_room(&self, len: usize) -> io::Result<()> {
         // SAFETY: the socket lives as long as this borrow of its descriptor.
         let socket = unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) };
@@ -255,12 +256,12 @@ pub(super) struct Answer {
     kind: u16,
     flags: u16,
     number: u32,
-    /// Behind netlink's header.
+    /// What follows netlink's header.
     body: Vec<u8>,
 }
 
 impl Answer {
-    /// The messages of a datagram, as far as they are whole.
+    /// The messages of a datagram, up to the first incomplete one.
     pub(super) fn all_in(datagram: &[u8]) -> Vec<Self> {
         let (mut rest, mut answers) = (datagram, Vec::new());
         while let Some((answer, len)) = Self::read(rest) {
@@ -283,7 +284,7 @@ impl Answer {
         Some((answer, len))
     }
 
-    /// Behind the header of nfnetlink.
+    /// The attributes, which follow nfnetlink's header.
     pub(super) fn attributes(&self) -> Vec<u8> {
         self.body
             .get(HEADER_LEN - 16..)
@@ -291,7 +292,7 @@ impl Answer {
             .to_vec()
     }
 
-    /// What an acknowledgement says: 0, or the negated number of an error.
+    /// The result in an acknowledgement: 0, or a negated error number.
     pub(super) fn outcome(&self) -> io::Result<()> {
         let code = self
             .body

@@ -1,5 +1,5 @@
-//! A table's whole content as one transaction: what stood there goes and the new comes in the same moment, or nothing
-//! changes.
+//! Encodes a table's whole contents as one transaction: the old contents are replaced by the new ones atomically, or
+//! nothing changes.
 
 use super::attributes::Attributes;
 use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set, SetContent};
@@ -33,33 +33,33 @@ const CREATE: u16 = libc::NLM_F_CREATE as u16;
 const APPEND: u16 = libc::NLM_F_APPEND as u16;
 pub(super) const ACK: u16 = libc::NLM_F_ACK as u16;
 
-/// Netlink's header and the one of nfnetlink behind it.
+/// Bytes of netlink's header and nfnetlink's header after it.
 pub(super) const HEADER_LEN: usize = 20;
 
 /// NFT_SET_ANONYMOUS and NFT_SET_CONSTANT; NFT_SET_INTERVAL.
 const SET_FLAGS: u32 = 1 | 2;
 const HAS_RANGES: u32 = 4;
 
-/// NFT_SET_ELEM_INTERVAL_END: the first value behind a range.
+/// NFT_SET_ELEM_INTERVAL_END: the first value after a range.
 const BEHIND_A_RANGE: u32 = 1;
 
-/// Each element takes at most 52 bytes, and an attribute holds less than 65 536.
+/// Each element has at most 52 bytes, and an attribute less than 65 536.
 const ELEMENTS_PER_MESSAGE: usize = 1024;
 
-/// A count of packets and bytes, by name.
+/// Name, packets and bytes of a counter.
 pub(crate) type Count = (&'static str, u64, u64);
 
 /// Messages that take effect together.
 pub(super) struct Batch {
     bytes: Vec<u8>,
     first: u32,
-    /// What each message is, from the first on; nothing for begin and end.
+    /// The kind of each message, from the first on; none for begin and end.
     kinds: Vec<Option<u8>>,
     last_at: usize,
 }
 
 impl Batch {
-    /// Opens one whose messages are numbered from `first` on.
+    /// Begins a batch whose messages are numbered from `first` on.
     pub(super) fn begin(first: u32) -> Self {
         let mut batch = Self {
             bytes: Vec::new(),
@@ -81,9 +81,9 @@ impl Batch {
         self.kinds.push(Some(kind));
     }
 
-    /// Closes it. Only the last message is acknowledged: when it is, all are.
+    /// Ends the batch. An acknowledgement is requested for the last message only: it stands for all.
     pub(super) fn end(mut self) -> Self {
-        // The flags lie behind the length and the type.
+        // The flags follow the length and the type.
         if let Some(low) = self.bytes.get_mut(self.last_at + 6) {
             *low |= ACK as u8;
         }
@@ -91,7 +91,7 @@ impl Batch {
         self
     }
 
-    /// The number behind the last.
+    /// The number after the last one.
     pub(super) fn next(&self) -> u32 {
         self.first.wrapping_add(self.kinds.len() as u32)
     }
@@ -114,7 +114,7 @@ impl Batch {
 
     fn frame(&mut self, kind: u16) {
         let number = self.next();
-        // AF_UNSPEC, version 0, and for which subsystem.
+        // AF_UNSPEC, version 0, and the subsystem.
         let body = [&[0, 0][..], &SUBSYSTEM.to_be_bytes()].concat();
         self.bytes.extend(
             header(kind, REQUEST, number, body.len())
@@ -140,12 +140,12 @@ fn header(kind: u16, flags: u16, number: u32, body_len: usize) -> Vec<u8> {
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
     bytes.extend(number.to_ne_bytes());
-    // From whom: the kernel knows.
+    // Port id of the sender: set by the kernel.
     bytes.extend([0; 4]);
     bytes
 }
 
-/// Takes the table away, whether or not it exists.
+/// Deletes the table. It is created first, so that deleting succeeds if it did not exist.
 pub(super) fn remove(batch: &mut Batch, family: TableFamily, table: &str) {
     for kind in [message::NEW_TABLE, message::DELETE_TABLE] {
         let mut attributes = Attributes::default();
@@ -162,7 +162,7 @@ fn create(kind: u8) -> u16 {
     }
 }
 
-/// Makes the table hold just this. Its counters go on from `counts`.
+/// Replaces the table's contents. Its counters continue from `counts`.
 pub(super) fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, counts: &[Count]) {
     remove(batch, ruleset.family, &ruleset.table);
     let mut attributes = Attributes::default();
@@ -209,7 +209,7 @@ fn counter(batch: &mut Batch, ruleset: &Ruleset, (name, packets, bytes): Count) 
     batch.add(message::NEW_OBJECT, CREATE, ruleset.family, attributes);
 }
 
-/// What no rule decides passes (NF_ACCEPT).
+/// Adds a chain whose policy is to accept (NF_ACCEPT).
 fn open_chain(batch: &mut Batch, ruleset: &Ruleset, chain: &Chain) {
     let mut attributes = Attributes::default();
     attributes
@@ -238,8 +238,7 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
     attributes.nest(9, |described| {
         described.put_u32(1, elements.len() as u32);
     });
-    // A note for `nft` alone, in its own form: kind, length, and 1 for the host's order of bytes or 2 for the
-    // network's.
+    // User data, which only `nft` reads: kind, length, and 1 for host byte order or 2 for network byte order.
     let order: u32 = if set.is_in_host_order { 1 } else { 2 };
     attributes.put(13, &[&[0, 4][..], &order.to_ne_bytes()].concat());
     batch.add(message::NEW_SET, CREATE, ruleset.family, attributes);
@@ -270,7 +269,7 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
     }
 }
 
-/// What a set's flags say of its content, and each of its elements with its own flags.
+/// The set's flag for the kind of its elements, and each element with its own flags.
 fn elements(content: &SetContent) -> (u32, Vec<(&Vec<u8>, u32)>) {
     match content {
         SetContent::Values(values) => (0, values.iter().map(|value| (value, 0)).collect()),

@@ -1,6 +1,6 @@
-//! What the kernel makes of a rule's terms: expressions that load a field into a register, compare it, or act.
+//! Translates a rule's terms to the kernel's expressions, which load a field into a register, compare it, or act.
 //!
-//! The numbers are those of `linux/netfilter/nf_tables.h`. One register serves: each term loads anew.
+//! The numbers are those of `linux/netfilter/nf_tables.h`. All terms use the same register, which each of them loads.
 
 use super::attributes::Attributes;
 use super::rule::{Field, Rule, Term, Verdict, octets};
@@ -9,29 +9,30 @@ use crate::routes::range::{Range, address};
 use ipsec::policy::Prefix;
 use std::collections::BTreeSet;
 
-/// The values of a term that has several, which the kernel looks up in a set made for that rule alone.
+/// An anonymous set: the values of a term that has several, which the kernel looks up.
 pub(super) struct Set {
-    /// Known by this number until the transaction is over.
+    /// Identifies the set within the transaction.
     pub id: u32,
-    /// What `nft` shows the values as.
+    /// The type as which `nft` shows the values.
     pub data_type: u32,
-    /// Whether their bytes are in the host's order: `nft` shows them by this, too.
+    /// Whether the values are in host byte order; only for `nft` too.
     pub is_in_host_order: bool,
-    /// The length of each.
+    /// The length of each value, in bytes.
     pub key_len: u32,
-    /// What is in it.
+    /// The elements.
     pub content: SetContent,
 }
 
-/// What a set holds.
+/// The elements of a set.
 pub(super) enum SetContent {
     /// Single values.
     Values(BTreeSet<Vec<u8>>),
-    /// Everything from the first of a pair to before the second; to the largest value where there is no second.
+    /// Each pair is the first value of a range and the first one after it; without a second value the range extends to
+    /// the largest one.
     Ranges(Vec<(Vec<u8>, Option<Vec<u8>>)>),
 }
 
-/// The name that asks the kernel to find one for a set.
+/// The name for which the kernel chooses a free number.
 pub(super) const NAME_OF_ANY_SET: &str = "__set%d";
 
 const LIST_ELEMENT: u16 = 1;
@@ -45,18 +46,18 @@ const VERDICT_CODE: u16 = 1;
 const VERDICT_REGISTER: u32 = 0;
 const REGISTER: u32 = 1;
 
-/// NFT_REG32_01, the second four bytes of the first register, and NFT_REG_2, the sixteen behind it.
+/// NFT_REG32_01, the second four bytes of the first register, and NFT_REG_2, the sixteen bytes after that register.
 const SECOND_WORD: u32 = 9;
 const SECOND_REGISTER: u32 = 2;
 
 /// NFT_OBJECT_COUNTER.
 pub(super) const COUNTER: u32 = 1;
 
-/// IPPROTO_FRAGMENT, and the TCP option that offers a segment size.
+/// IPPROTO_FRAGMENT, and the TCP option of the maximum segment size.
 const FRAGMENT_HEADER: u8 = 44;
 const MAXSEG: u8 = 2;
 
-/// The expressions of a rule; sets that it needs are added to `sets`, numbered on from `next_set`.
+/// The expressions of a rule; sets that it needs are appended to `sets`, numbered from `next_set` on.
 pub(super) fn of_rule(rule: &Rule, next_set: &mut u32, sets: &mut Vec<Set>) -> Attributes {
     let mut list = Expressions(Attributes::default());
     for term in &rule.terms {
@@ -127,7 +128,7 @@ impl Expressions {
         }
     }
 
-    /// A prefix of whole bytes is loaded as just these.
+    /// For a prefix of whole bytes only these bytes are loaded.
     fn within(&mut self, field: Field, prefix: Prefix, negated: bool) {
         let (address, len) = (octets(prefix.address), prefix.len);
         let Some((base, offset, _)) = payload(field) else {
@@ -146,7 +147,7 @@ impl Expressions {
         self.compare(&address, negated);
     }
 
-    /// One range that is a prefix is compared, others are looked up.
+    /// A single range that is a prefix is compared; others are looked up in a set.
     fn outside(&mut self, field: Field, ranges: &[Range], next_set: &mut u32, sets: &mut Vec<Set>) {
         let (Field::Source(family) | Field::Destination(family)) = field else {
             return;
@@ -197,7 +198,7 @@ impl Expressions {
         }
     }
 
-    /// Both addresses into registers that lie behind each other.
+    /// Loads both addresses into consecutive registers.
     fn load_ends(&mut self, family: Family) {
         let next = match family {
             Family::V4 => SECOND_WORD,
@@ -255,12 +256,12 @@ impl Expressions {
         });
     }
 
-    /// `rt mtu` is the smaller of the two ways' limits, and the kernel never raises a segment size.
+    /// `rt mtu` is the smaller limit of both directions' routes, and the kernel never raises a segment size.
     fn clamp(&mut self) {
         self.push("rt", |data| {
             data.put_u32(1, REGISTER).put_u32(2, 3);
         });
-        // Two bytes, from the host's order to the network's.
+        // Two bytes, from host to network byte order.
         self.push("byteorder", |data| {
             data.put_u32(1, REGISTER).put_u32(2, REGISTER);
             data.put_u32(3, 1).put_u32(4, 2).put_u32(5, 2);
@@ -288,7 +289,7 @@ impl Expressions {
     }
 }
 
-/// Where a field lies in the packet: behind which header's start, how far, how long.
+/// A field's place in the packet: the header it is counted from, offset and length.
 fn payload(field: Field) -> Option<(u32, u32, u32)> {
     const NETWORK: u32 = 1;
     const TRANSPORT: u32 = 2;
@@ -328,12 +329,12 @@ fn meta_key(field: Field) -> Option<u32> {
     })
 }
 
-/// The numbers by which `nft` knows how to show what sets hold; the kernel only keeps them.
+/// The type numbers by which `nft` shows the elements of sets; the kernel only stores them.
 fn data_type(field: Field) -> u32 {
     match field {
         Field::Source(Family::V4) | Field::Destination(Family::V4) => 7,
         Field::Source(Family::V6) | Field::Destination(Family::V6) => 8,
-        // Two addresses: each in six bits.
+        // Two addresses: six bits for each type.
         Field::Ends(Family::V4) => 7 << 6 | 7,
         Field::Ends(Family::V6) => 8 << 6 | 8,
         Field::Protocol | Field::FragmentNextHeader => 12,

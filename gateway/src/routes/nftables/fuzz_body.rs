@@ -1,4 +1,4 @@
-//! What a fuzzer calls: any bytes as what the kernel lists of nf_tables.
+//! Called by a fuzzer: any bytes as the kernel's lists of nf_tables objects.
 
 use super::connection::{Answer, count_in};
 use super::{Present, Ruleset, TableFamily};
@@ -6,12 +6,12 @@ use super::{Present, Ruleset, TableFamily};
 const TABLE: &str = "esplanade";
 const COUNTERS: [&str; 2] = ["in", "out"];
 
-/// Reads `data` as a datagram of answers: the first tells of a table, those behind it of its chains, rules and
+/// Reads `data` as a datagram of answers: the first describes a table, the following ones its chains, rules and
 /// counters.
 ///
 /// # Panics
 ///
-/// If a table differs from itself, or one that is gone differs from nothing.
+/// If a table differs from itself, or a deleted table is not reported.
 pub fn answers(data: &[u8]) {
     let answers = Answer::all_in(data);
     for answer in &answers {

@@ -1,5 +1,5 @@
-//! What of a table stands in the kernel, by the handles that the kernel gives: a rule cannot be changed, only replaced
-//! by one with another handle, so equal handles mean that nothing was touched.
+//! The contents of a table in the kernel, by the kernel's handles: a rule cannot be changed, only replaced by one with
+//! another handle, so equal handles mean that nothing was changed.
 
 use super::attributes::{self, Attributes};
 use super::connection::Connection;
@@ -8,10 +8,10 @@ use super::{Ruleset, TableFamily};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// How often a listing begins anew that others' changes interrupt.
+/// Attempts to list a table while other programs' changes interrupt the listing.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// A table as it was found.
+/// A table as the kernel listed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Present {
     handle: u64,
@@ -27,7 +27,7 @@ struct Chain {
 }
 
 impl Present {
-    /// Reads a table; none if it is not there.
+    /// Reads a table; none if it does not exist.
     pub(crate) fn read(
         connection: &mut Connection,
         family: TableFamily,
@@ -60,7 +60,8 @@ impl Present {
         let chains = connection.list(message::GET_CHAIN, family, named())?;
         let mut rules = Vec::new();
         for body in chains.iter().filter(|body| is_of(table, body)) {
-            // Chain by chain: for each part of a listing the kernel walks over all that it has listed before.
+            // One request for each chain: for each part of a long listing the kernel iterates again over what it has
+            // listed before.
             let mut which = named();
             which.put_text(2, attributes::find_text(body, 3).unwrap_or_default());
             rules.extend(connection.list(message::GET_RULE, family, which)?);
@@ -68,7 +69,7 @@ impl Present {
         Ok(Some(Self::of(table, &found, &chains, &rules)))
     }
 
-    /// What the kernel's answers say: the table's, and those about chains and rules of any table.
+    /// Parses the kernel's answers: the one about the table, and those about chains and rules of any table.
     pub(super) fn of(table: &str, found: &[u8], chains: &[Vec<u8>], rules: &[Vec<u8>]) -> Self {
         let mut present = Self {
             handle: attributes::find_u64(found, 4).unwrap_or_default(),
@@ -108,7 +109,7 @@ impl Present {
         wanted == found
     }
 
-    /// What is gone or changed in `now`, in words.
+    /// Describes what is missing or changed in `now`.
     pub(crate) fn differences(&self, now: Option<&Self>) -> Vec<String> {
         let Some(now) = now else {
             return vec!["table deleted".to_owned()];

@@ -1,7 +1,7 @@
-//! What a rule says: terms that must all hold, or that do something, and what then happens to the packet.
+//! A rule: a list of terms, which are conditions or actions, and a verdict if all conditions hold.
 //!
-//! Terms name fields as packets and the kernel have them. Those that only some packets have (a port, a type of ICMP) do
-//! not hold for the others.
+//! Conditions refer to fields of the packet or of the kernel's metadata. A condition on a field that a packet does not
+//! have (a port, an ICMP type) does not hold.
 
 use crate::routes::plan::Family;
 use crate::routes::range::Range;
@@ -14,32 +14,32 @@ use std::net::IpAddr;
 pub(crate) struct Rule {
     /// In order.
     pub terms: Vec<Term>,
-    /// What happens when all hold; without it, the next rule is asked.
+    /// What happens if all conditions hold; without a verdict the next rule follows.
     pub verdict: Option<Verdict>,
 }
 
 /// What happens to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It passes this chain.
+    /// The packet passes this chain.
     Accept,
-    /// It is gone.
+    /// The packet is dropped.
     Drop,
 }
 
-/// A condition, or something to do.
+/// A condition or an action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Term {
     /// The field has one of these values; or none of them.
     Any {
         /// Which field.
         field: Field,
-        /// In the order of bytes that the kernel compares.
+        /// In the byte order in which the kernel compares them.
         values: BTreeSet<Vec<u8>>,
         /// None of them.
         negated: bool,
     },
-    /// Under the mask the field has this value; or another.
+    /// The field under the mask has this value; or another.
     Bits {
         /// Which field.
         field: Field,
@@ -52,54 +52,54 @@ pub(crate) enum Term {
     },
     /// The address lies in the prefix.
     Within(Field, Prefix),
-    /// The address lies in none of these ranges, which are in order and do not touch.
+    /// The address lies in none of these ranges, which are sorted and not adjacent.
     Outside(Field, Vec<Range>),
-    /// Count it by this name.
+    /// Adds the packet to the counter of this name.
     Count(&'static str),
-    /// Set these bits of its mark.
+    /// Sets these bits of the packet's mark.
     AddMark(u32),
-    /// Lower the segment size that it offers to what fits its route.
+    /// Lowers the MSS option to what fits the packet's route.
     ClampSegments,
 }
 
-/// What of a packet, or known about it.
+/// A field of the packet, or of the kernel's metadata about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Field {
-    /// The device by which it came.
+    /// The device by which the packet arrived.
     InDevice,
-    /// The device by which it leaves.
+    /// The device by which the packet leaves.
     OutDevice,
-    /// Its mark.
+    /// The packet's mark.
     Mark,
-    /// The user who opened the socket that sends it; packets without a socket have none.
+    /// The user who opened the sending socket; packets without a socket have none.
     SocketUser,
     /// IPv4 or IPv6.
     Family,
-    /// The protocol behind the IP headers.
+    /// The protocol after the IP headers.
     Protocol,
-    /// Whether the frame was for us.
+    /// The packet type: whether the frame was addressed to this host.
     FrameKind,
-    /// The type of what an Ethernet frame carries.
+    /// The EtherType of the frame.
     EtherType,
-    /// Whether its destination is an address of ours, of all, of many, or another.
+    /// The type of the destination address: local, broadcast, multicast or other.
     DestinationKind,
     /// IP source.
     Source(Family),
     /// IP destination.
     Destination(Family),
-    /// IP source and destination behind each other.
+    /// IP source and destination, concatenated.
     Ends(Family),
     /// IPv4: flags and offset of a fragment.
     Fragment4,
     /// IPv4: the protocol.
     Protocol4,
-    /// IPv4: how far it may still go.
+    /// IPv4: time to live.
     TimeToLive,
-    /// IPv6: the protocol behind the first header.
+    /// IPv6: the next header field of the fixed header.
     NextHeader,
-    /// IPv6: how far it may still go.
+    /// IPv6: hop limit.
     HopLimit,
-    /// IPv6: the protocol that a fragment header names.
+    /// IPv6: the next header field of a fragment header.
     FragmentNextHeader,
     /// IPv6: the offset in a fragment header.
     FragmentOffset,
@@ -107,7 +107,7 @@ pub(crate) enum Field {
     SourcePort,
     /// Destination port.
     DestinationPort,
-    /// Source port and destination port behind each other.
+    /// Source port and destination port, concatenated.
     Ports,
     /// Type of ICMP.
     IcmpType,
@@ -115,11 +115,11 @@ pub(crate) enum Field {
     IcmpCode,
     /// The flags of TCP.
     TcpFlags,
-    /// Bytes behind the IP headers: from where, and how many.
+    /// Bytes after the IP headers: offset and length.
     Behind(u32, u32),
 }
 
-/// RTN_LOCAL, RTN_BROADCAST and RTN_MULTICAST: what a host takes itself.
+/// RTN_LOCAL, RTN_BROADCAST and RTN_MULTICAST: packets that are delivered to this host.
 const TAKEN_HERE: [u32; 3] = [2, 3, 5];
 
 impl Rule {
@@ -163,18 +163,18 @@ impl Rule {
         })
     }
 
-    /// The packet bears all these bits of a mark.
+    /// The packet's mark has all these bits.
     pub(crate) fn marked(self, mark: u32) -> Self {
         let mark = mark.to_ne_bytes();
         self.bits(Field::Mark, &mark, &mark, false)
     }
 
-    /// It is of this family.
+    /// The packet is of this family.
     pub(crate) fn family(self, family: Family) -> Self {
         self.is(Field::Family, [family_number(family)])
     }
 
-    /// It carries one of these protocols.
+    /// The packet carries one of these protocols.
     pub(crate) fn protocols(self, numbers: &[u8]) -> Self {
         self.any(Field::Protocol, numbers.iter().map(|n| [*n]), false)
     }
@@ -192,7 +192,7 @@ impl Rule {
         self.and(Term::Outside(field, ranges))
     }
 
-    /// It goes between one of these pairs of addresses, all of this family.
+    /// Source and destination are one of these pairs, all of this family.
     pub(crate) fn between(
         self,
         family: Family,
@@ -203,7 +203,7 @@ impl Rule {
         self.any(Field::Ends(family), pairs, false)
     }
 
-    /// A later fragment of a packet: what carries no ports.
+    /// The packet is a fragment other than the first, so it carries no ports.
     pub(crate) fn later_fragment(self, family: Family) -> Self {
         let (field, mask) = match family {
             Family::V4 => (Field::Fragment4, 0x1fff_u16),
@@ -212,24 +212,24 @@ impl Rule {
         self.bits(field, &mask.to_be_bytes(), &[0, 0], true)
     }
 
-    /// Its destination is this host itself, alone or among others; or it is not.
+    /// The packet's destination is this host, a broadcast or a multicast address; or it is not.
     pub(crate) fn taken_here(self, negated: bool) -> Self {
         let kinds = TAKEN_HERE.map(u32::to_ne_bytes);
         self.any(Field::DestinationKind, kinds, negated)
     }
 
-    /// Another term.
+    /// Appends a term.
     pub(crate) fn and(mut self, term: Term) -> Self {
         self.terms.push(term);
         self
     }
 
-    /// It passes.
+    /// Ends the rule with [`Verdict::Accept`].
     pub(crate) fn accept(self) -> Self {
         self.end(Verdict::Accept)
     }
 
-    /// It is dropped.
+    /// Ends the rule with [`Verdict::Drop`].
     pub(crate) fn drop(self) -> Self {
         self.end(Verdict::Drop)
     }

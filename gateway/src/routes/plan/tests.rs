@@ -11,7 +11,7 @@ pub fn prefix(text: &str) -> Prefix {
     }
 }
 
-/// The prefix without host bits.
+/// The prefix with its host bits cleared.
 pub fn normal(prefix: Prefix) -> Prefix {
     masked(prefix)
 }
@@ -92,7 +92,7 @@ fn limits_are_shared_by_all_that_overlap_and_by_no_others() {
         ("2001:db8:7::1/128", Some(900)),
         ("2001:db9::/32", None),
     ];
-    // Each of the subsets, so that each prefix stands alone, too.
+    // Every subset, so that each prefix also occurs alone.
     for some in 0..1u32 << all.len() {
         let chosen = || {
             (0..all.len())

@@ -1,4 +1,4 @@
-//! Whether a gateway that starts takes over what an earlier one has left.
+//! Decides whether a gateway that starts takes over what an earlier one has left.
 
 use super::Record;
 use super::network_namespace::NamespaceState;
@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use crate::routes::Site;
 use dataplane::io::Warn;
 
-/// What an earlier gateway left here is taken over, never doubled.
+/// Returns the record of an earlier gateway in this network namespace, whose rules are then taken over and not added a
+/// second time.
 pub(crate) fn inherit(
     folder: &Folder,
     site: &Site,

@@ -1,7 +1,7 @@
-//! Where a note about the kernel's tables holds: one boot, one network namespace.
+//! The network namespace and boot in which a record about the kernel's tables is valid.
 //!
-//! The namespace's number alone would do until it is given to another, so the kernel's cookie stands beside it, which
-//! is given once a boot. Whether a namespace still exists is read from what processes and mounts there are.
+//! The kernel reuses a namespace's inode number for a later namespace. So the record also has the kernel's cookie, which
+//! is unique within a boot. A namespace still exists if a process is in it or a mount refers to it.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};
@@ -13,36 +13,36 @@ use std::os::unix::fs::MetadataExt;
 /// A network namespace of a boot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct NetworkNamespace {
-    /// The kernel's name of the boot.
+    /// The kernel's boot id.
     boot: String,
-    /// The file system that namespaces are files of.
+    /// The device number of the namespace's file.
     device: u64,
-    /// The namespace's number there.
+    /// The inode number of the namespace's file.
     inode: u64,
-    /// The kernel's cookie of the namespace; 0 where the kernel is older than 5.14.
+    /// The kernel's cookie of the namespace; 0 if the kernel is older than 5.14.
     cookie: u64,
 }
 
-/// How a place stands to the one we are in.
+/// How a recorded namespace relates to the current one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NamespaceState {
     /// It is the same.
     Here,
-    /// The host has been started again since: nothing of it is left.
+    /// The host has been rebooted since: nothing of it is left.
     BeforeBoot,
-    /// A namespace that no process is in and no mount holds, as far as can be seen from here.
+    /// A namespace that no visible process is in and no visible mount refers to.
     Gone(String),
-    /// Another namespace: how the kernel calls it, and how to get there.
+    /// Another namespace, with its name and how to enter it.
     Elsewhere {
         /// Such as `net:[4026532281]`, with its name of `ip netns` if it has one.
         name: String,
-        /// The words before a command that is to run there.
+        /// The prefix for a command that should run there.
         enter: String,
     },
 }
 
 impl NetworkNamespace {
-    /// Where we are.
+    /// The current namespace and boot.
     pub(crate) fn here() -> io::Result<Self> {
         let namespace = fs::metadata("/proc/thread-self/ns/net")?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -54,12 +54,12 @@ impl NetworkNamespace {
         })
     }
 
-    /// Whether it was noted since the system was started.
+    /// Whether it was recorded since the last boot.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         Self::here().is_ok_and(|here| here.boot == self.boot)
     }
 
-    /// How this place stands to the one we are in.
+    /// How this namespace relates to the current one.
     pub(crate) fn seen_from_here(&self) -> io::Result<NamespaceState> {
         let here = Self::here()?;
         if *self == here {
@@ -69,7 +69,7 @@ impl NetworkNamespace {
             return Ok(NamespaceState::BeforeBoot);
         }
         let number = format!("net:[{}]", self.inode);
-        // The number is ours, but not the cookie: it was another's before.
+        // The inode number is the current namespace's, but the cookie is not: an earlier namespace had the number.
         if (self.device, self.inode) == (here.device, here.inode) {
             return Ok(NamespaceState::Gone(number));
         }
@@ -79,7 +79,7 @@ impl NetworkNamespace {
     }
 }
 
-/// A namespace that a mount keeps, such as those of `ip netns`.
+/// A namespace that a mount refers to, such as those of `ip netns`.
 fn mounted(number: &str) -> Option<NamespaceState> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     // Fields 4 and 5: what is mounted, and where.
@@ -109,7 +109,7 @@ fn inhabited(number: &str) -> Option<NamespaceState> {
     })
 }
 
-/// `SO_NETNS_COOKIE` of a socket of ours.
+/// `SO_NETNS_COOKIE` of a new socket.
 fn cookie() -> Option<u64> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).ok()?;

@@ -1,4 +1,4 @@
-//! What the command line asks of the data plane.
+//! The data plane's options from the command line.
 
 use super::RunOptions;
 use dataplane::buffers::BatchSize;
@@ -17,8 +17,8 @@ pub(super) fn options(options: &RunOptions) -> dataplane::Options {
         .collect();
     let default = BatchSize::default();
     let items = usize::from(options.batch);
-    // The two that read, and the workers. One that comes only where a processor is idle takes it from no reading
-    // thread.
+    // The two reading threads, and the workers. A worker that is added only while a processor is idle takes no
+    // processor from a reading thread.
     let readers = 2 + options.workers.at_first();
     let threads = readers.max(3);
     let processors = wake::processors(&cpus);

@@ -1,4 +1,4 @@
-//! What the kernel is to enforce, and how large packets may be: on each policy's way, and through each device.
+//! What the kernel has to enforce, and how large packets may be: on each policy's path, and through each device.
 
 use super::super::sockets;
 use super::Host;
@@ -32,7 +32,7 @@ impl Host {
             plan.push(policy, !paths.is_empty(), mtu);
         }
         for direction in [Direction::In, Direction::Fwd] {
-            // Level `use` takes what comes in clear, as the kernel does: the peer may have no association yet.
+            // Level `use` accepts unencrypted packets, as in the kernel: the peer may have no association yet.
             for (_, policy) in snapshot.policies(direction) {
                 plan.push(policy, false, None);
             }
@@ -49,7 +49,7 @@ impl Host {
         plan
     }
 
-    /// The largest packet that a policy's associations, one after the other, carry without fragments.
+    /// The largest packet that a policy's associations, applied one after the other, carry without fragments.
     fn way_mtu(
         &mut self,
         snapshot: &Snapshot,
@@ -75,7 +75,7 @@ impl Host {
         Some(inner_mtu(templates, &chain, path?).max(floor))
     }
 
-    /// The devices that associations name, as large as what fits through each.
+    /// Opens the devices that associations name, each with the MTU of its path.
     pub(super) fn open_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for interface in snapshot.interfaces() {
             let config = interface
@@ -91,20 +91,20 @@ impl Host {
         Ok(())
     }
 
-    /// What fits between two outer addresses: by the kernel's routes, and by what our sockets have learnt.
+    /// The MTU between two outer addresses: by the kernel's routes, and as learnt by the sockets.
     fn path_mtu(&mut self, ends: (IpAddr, IpAddr)) -> Option<u32> {
         let mark = self.installed.site().outside_mark();
         let device = self.outside.device.as_ref().map(|(_, index)| *index);
         let path = self.outside.netlink.path(ends, mark, device).ok()?;
         let learnt = self.paths.mtu(ends.1).unwrap_or(u32::MAX);
-        // Where outer packets loop back to this host the device's limit is none of a wire.
+        // Where outer packets loop back to this host the device's MTU is above that of any link.
         let route = path.mtu.min(u16::MAX.into());
         self.paths.set_route(ends.1, route);
         Some(route.min(learnt))
     }
 }
 
-/// From the outermost association inwards, each takes its headers and padding off what fits.
+/// Each association, from the outermost inwards, subtracts its headers and padding.
 fn inner_mtu(templates: &[Template], chain: &[impl Borrow<SaConfig>], path: u32) -> u32 {
     let layers = chain.iter().enumerate().rev().map(|(place, config)| {
         let is_transport = templates

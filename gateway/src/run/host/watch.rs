@@ -1,4 +1,5 @@
-//! What of ours the host has lost, and how it comes back: barriers first, then devices, then what leads to them.
+//! What other programs have removed from the host, and how it is restored: barriers first, then devices, then the rules
+//! and routes to them.
 
 use super::Host;
 use crate::routes::plan::Family;
@@ -6,7 +7,7 @@ use crate::run::interface;
 use std::io;
 
 impl Host {
-    /// What is gone or changed by now, in plain words.
+    /// What is missing or changed, as text.
     pub(crate) fn missing(&mut self) -> io::Result<Vec<String>> {
         let mut words = self.installed.missing()?;
         let netlink = self.installed.netlink();
@@ -18,7 +19,7 @@ impl Host {
         Ok(words)
     }
 
-    /// Puts it back. What is refused keeps nothing else from coming back; the first refusal is the answer.
+    /// Restores it. An error does not stop the other steps; the first error is returned.
     pub(crate) fn restore(&mut self) -> io::Result<()> {
         let barriers = self.installed.restore_barriers();
         let (tunnels, netlink) = (self.devices.tunnels(), self.installed.netlink());

@@ -1,4 +1,4 @@
-//! Any bytes as "too big" messages about the paths to three peers, each of which a hundred packets were sent to.
+//! Any bytes as "too big" messages about the paths to three peers, to each of which a hundred packets were sent.
 
 use super::validated_mtu;
 use crate::plane::{Plane, Recorder};
@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 /// Reads `data` as a claim of an MTU in four bytes and the quote behind it.
 ///
 /// # Panics
-/// If a message is accepted that quotes no recent packet, or that claims more than the path takes or less than every
-/// path does.
+/// If a message is accepted that quotes no recent packet, or that reports more than the path's MTU or less than the
+/// minimum of every path.
 pub fn messages(data: &[u8]) {
     const PRESENT: u32 = 1400;
     let Some((claim, quote)) = data.split_first_chunk() else {

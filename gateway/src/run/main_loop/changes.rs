@@ -1,4 +1,4 @@
-//! Texts that change a running gateway: as statements, or as the whole of what it should be.
+//! Texts that change a running gateway: as statements, or as its whole configuration.
 
 use super::Gateway;
 use crate::apply;
@@ -32,7 +32,7 @@ impl Gateway {
         }
     }
 
-    /// Has the gateway be what a text says, or its own file if none is given.
+    /// Replaces the gateway's configuration by that of a text, or of its own file if none is given.
     pub(super) fn reload(&mut self, text: Option<SetkeyText>) -> Answer {
         let text = match text {
             Some(text) => text,
@@ -44,7 +44,7 @@ impl Gateway {
         let (outcome, rivals) = self.change(|plane| reload::reload(plane, &text));
         match outcome {
             Ok((changes, mut warnings)) => {
-                // The text says what should be, from now on.
+                // From now on the text defines the configuration: a rekey under way ends.
                 self.rekey = None;
                 warnings.extend(about(&rivals, &text));
                 Answer::Setkey {
@@ -56,7 +56,7 @@ impl Gateway {
         }
     }
 
-    /// SIGHUP: the answer goes to the log.
+    /// SIGHUP: the answer is written to the log.
     pub(super) fn reload_file(&mut self) {
         match self.reload(None) {
             Answer::Setkey { output, warnings } => {
@@ -74,7 +74,8 @@ impl Gateway {
         memory::wipe_stack();
     }
 
-    /// Changes the databases and tells of it; also which associations now take others' traffic.
+    /// Changes the databases and reports the changes as events. Also returns which associations now take over traffic
+    /// of others.
     pub(super) fn change<R>(
         &mut self,
         work: impl FnOnce(&mut OwnPlane<Host>) -> R,
@@ -90,7 +91,7 @@ impl Gateway {
         (outcome, rivals)
     }
 
-    /// What a text has changed, association by association and policy by policy.
+    /// Sends an event for each association and policy that has changed.
     fn tell_changes(&mut self, before: &Snapshot) {
         let after = self.snapshot();
         for what in report::changes(before, &after) {

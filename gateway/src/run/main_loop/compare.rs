@@ -1,7 +1,8 @@
-//! The watch over what keeps traffic protected: at the kernel's news, and each second without any, all of it is
-//! compared with what the kernel has, and what another program has taken away comes back.
+//! Watches what keeps traffic protected: after the kernel's notifications, and each second without any, all of it is
+//! compared with the kernel's state, and what another program has removed is restored.
 //!
-//! Our own changes are news too: the comparison that they cause finds nothing missing, and that ends it.
+//! The gateway's own changes cause notifications too: the comparison that follows finds nothing missing, and that ends
+//! it.
 
 use super::Gateway;
 use crate::events::What;
@@ -20,7 +21,7 @@ impl Gateway {
         }
     }
 
-    /// A new device has no filters yet, and none were removed: it does not wait for the comparison.
+    /// A new device has no filters yet, and none were removed: adding them does not wait for the comparison.
     fn reach_new_devices(&mut self) {
         let installed = self.plane.kernel().installed();
         let outcome = installed.reach_new();
@@ -54,7 +55,7 @@ impl Gateway {
 
     fn put_back(&mut self, missing: &[String]) {
         let outcome = self.restore();
-        // Where even that cannot be said, nothing is known to be back.
+        // If that cannot be determined, nothing counts as restored.
         let left = self.missing().unwrap_or_else(|_| missing.to_vec());
         let back: Vec<_> = missing
             .iter()
@@ -71,8 +72,8 @@ impl Gateway {
         }
     }
 
-    /// Too much was taken away in too short a time. Where nothing would keep traffic from passing in clear meanwhile,
-    /// the barriers do not wait.
+    /// Too much was removed in too short a time. If nothing else would block unencrypted traffic meanwhile, the
+    /// barriers are restored without waiting.
     fn hold_back(&mut self, missing: &[String]) {
         let installed = self.plane.kernel().installed();
         if installed.is_open()

@@ -1,9 +1,9 @@
-//! What keeps a gateway from giving way to another process (`esplanade restart`).
+//! What prevents another process from replacing a gateway (`esplanade restart`).
 
 use super::Gateway;
 
 impl Gateway {
-    /// Why another process cannot go on where this one stops; none where it can.
+    /// Why another process cannot continue where this one stops; none where it can.
     pub(super) fn why_not_leave(&mut self) -> Option<String> {
         if std::env::var_os("NOTIFY_SOCKET").is_some() {
             return Some(

@@ -1,4 +1,4 @@
-//! A rekey as the main thread drives it: begun, gone on with or taken back by request, looked at once a second.
+//! A rekey in the main thread: started, continued or aborted by request, checked once a second.
 
 use super::Gateway;
 use crate::control::{Answer, Rekey, SetkeyText};
@@ -58,7 +58,7 @@ impl Gateway {
         self.install(plan, pace, &text)
     }
 
-    /// The same command again: with another pace, or with what was taken back.
+    /// The same command again: with other waiting times, or for peers that were returned to the old keys.
     fn go_on_with_rekey(
         &mut self,
         plan: RekeyPlan,
@@ -148,7 +148,8 @@ impl Gateway {
         }
     }
 
-    /// Once a second: what has come, what is due, and a word to each peer.
+    /// Once a second: checks what has arrived, carries out the steps that are due, and sends a dummy packet to each
+    /// peer.
     pub(super) fn look_at_rekey(&mut self) {
         let Some(mut course) = self.rekey.take() else {
             return;

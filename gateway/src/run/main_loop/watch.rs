@@ -1,4 +1,5 @@
-//! What a running gateway notices by itself: notices of the data plane, and once a second everything that time changes.
+//! What a running gateway checks by itself: notices of the data plane, and once a second everything that depends on
+//! time.
 
 use super::Gateway;
 use crate::events::{SaName, What, direction_name};
@@ -10,7 +11,7 @@ use ipsec::sa::LifetimeEvent;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How often the same policy's want of an association is told.
+/// The least time between two acquire events of one policy.
 const ACQUIRE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ticks between two looks at addresses and paths.
@@ -98,7 +99,8 @@ impl Gateway {
         self.moved.retain(|id, _| snapshot.find(id).is_some());
     }
 
-    /// Addresses and routes change without asking us; learnt path MTUs tell by a counter.
+    /// Updates the kernel's side when a counter shows a learnt path MTU, and otherwise every `CHECK_INTERVAL_SECONDS`
+    /// in case addresses or routes have changed.
     fn look_at_paths(&mut self) {
         self.plane.kernel().paths().forget_old(Instant::now());
         let changes = self.plane.kernel().paths().changes();
@@ -113,7 +115,7 @@ impl Gateway {
         self.refresh();
     }
 
-    /// Brings the kernel's side in line with addresses and paths.
+    /// Updates the kernel's rules and routes to the current addresses and paths.
     pub(super) fn refresh(&mut self) {
         let followed = self.plane.refresh();
         self.mind(followed);

@@ -7,7 +7,7 @@ use crate::speed::statistics::{interval, median};
 use dataplane::bench::StepTimes;
 use serde::{Serialize, Serializer};
 
-/// What is said to a person at the end.
+/// The note below the table, for a terminal.
 pub(super) const NOTE: &str = "\
 Prepare and commit are serial: more workers do not reduce them. Kernel: the ciphers alone on the same bytes and \
  number of

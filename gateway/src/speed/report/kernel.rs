@@ -4,7 +4,7 @@ use super::run::{Run, gbit};
 use crate::speed::options::Direction;
 use serde::{Serialize, Serializer};
 
-/// What is said to a person at the end.
+/// The note below the table, for a terminal.
 pub(super) const NOTE: &str =
     "The library processes one packet at a time, with expanded keys and cached HMAC states.";
 

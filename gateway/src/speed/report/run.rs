@@ -1,4 +1,4 @@
-//! What a row needs to know of the whole run.
+//! What a row needs from the whole run.
 
 /// What is the same in all rows.
 pub(super) struct Run {

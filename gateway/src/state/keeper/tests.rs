@@ -1,5 +1,5 @@
 //! A model of a disk that loses, tears or keeps whatever was not synced, under a keeper that is killed, loses power and
-//! restarts at random: no number of a key is ever used twice, and no packet received before the last writing is taken
+//! restarts at random: no number of a key is ever used twice, and no packet received before the last write is accepted
 //! again.
 
 use super::super::header::{Header, SALT_LEN};
@@ -146,7 +146,7 @@ impl Gateway {
     fn start(disk: &Model) -> Option<Self> {
         let store = match Store::open(disk.clone()) {
             Ok(store) => store,
-            // The disk refuses at the moment: nothing starts.
+            // The disk refuses at present: no gateway starts.
             Err(BadStore::Io(_)) => return None,
             Err(error) => panic!("{error:?}"),
         };
@@ -157,7 +157,7 @@ impl Gateway {
         })
     }
 
-    /// Obeys, unless the kernel refuses what was recalled already.
+    /// Applies the text, unless the kernel refuses it after its numbers were recalled.
     fn obey(&mut self, text: &str, refused: bool) {
         let mut draft = self.database.clone();
         let before = self.database.snapshot();
@@ -239,7 +239,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 type UsedKey = [u8; FINGERPRINT_LEN];
 
-/// What was sent and received under each key, by whatever incarnation.
+/// What all incarnations have sent and received under each key.
 #[derive(Default)]
 struct Seen {
     /// The end of what was sent: numbers only rise, so a lower one was used before.
@@ -379,7 +379,7 @@ proptest! {
     }
 }
 
-/// The same machinery finds a keeper that does not wait for the disk: the control.
+/// The control: the same test detects a keeper that does not wait for the disk.
 #[test]
 fn a_number_used_twice_would_be_seen() {
     let (disk, mut seen) = (Model::new(), Seen::default());

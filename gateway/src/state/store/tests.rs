@@ -178,7 +178,7 @@ fn the_key_that_was_not_in_use_for_longest_gives_way() {
         store.set_in_use(place, number % 500 == 499);
     }
     store.commit().unwrap();
-    // Of those that are not in use, number 498 and its like are the oldest.
+    // Of the records that are not in use, number 498 and its like are the oldest.
     store.add(name(MAX_RECORDS), at(2000));
     store.commit().unwrap();
     let again = open(&bytes);

@@ -1,4 +1,4 @@
-//! The message that makes an association.
+//! The message that adds an association.
 
 use super::identity::ESP_IN_UDP;
 use ipsec::sa::Lifetimes;
@@ -7,7 +7,7 @@ use ipsec::suite::Secret;
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::*;
 
-/// The kernel keeps a bitmap of this many packets beside an association by itself; larger windows come with their own.
+/// The kernel's built-in replay bitmap covers this many packets; larger windows are sent as a separate attribute.
 const MAX_INLINE_REPLAY_WINDOW_PACKETS: u32 = 32;
 
 /// The association of this configuration.
@@ -40,7 +40,7 @@ pub(crate) fn emit(config: &SaConfig) -> ModifyMessage {
     }
 }
 
-/// As setkey does it on Linux: `any` is transport.
+/// As in setkey on Linux: `any` is transport.
 fn mode_number(mode: Mode) -> u8 {
     match mode {
         Mode::Tunnel => XFRM_MODE_TUNNEL,
@@ -51,7 +51,7 @@ fn mode_number(mode: Mode) -> u8 {
 fn flags(config: &SaConfig) -> u8 {
     let mut flags = 0;
     if config.mode == Mode::Tunnel {
-        // Either family may travel inside.
+        // Inner packets may be of either family.
         flags |= XFRM_STATE_AF_UNSPEC;
     }
     if config.esn {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// What the kernel has under a name.
 pub(crate) enum Found {
-    /// An association that this language can say.
+    /// An association that setkey syntax can express.
     Sa(Box<SaReport>),
     /// An SPI that waits for its keys.
     Larval(SaId),
@@ -161,7 +161,7 @@ fn report(config: SaConfig, message: &ModifyMessage) -> SaReport {
     }
 }
 
-/// The kernel does not know which way an association carries; one of the two counters stays 0.
+/// The kernel does not record the direction of an association; one of the two counters stays 0.
 fn sequence(attributes: &[XfrmAttrs]) -> u64 {
     let join = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     let numbers = attributes.iter().map(|attribute| match attribute {
@@ -174,7 +174,7 @@ fn sequence(attributes: &[XfrmAttrs]) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
-/// The kernel tells no phase, but what it goes by; an association that is dead has left its tables.
+/// The kernel reports no phase: it is derived from lifetimes and counters. The kernel deletes dead associations.
 fn phase(lifetimes: &Lifetimes, used: &Lifetime) -> Phase {
     let reached = |limit: u64, count: u64| limit > 0 && count >= limit;
     let soft = &lifetimes.soft;

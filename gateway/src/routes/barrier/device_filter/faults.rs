@@ -1,5 +1,5 @@
-//! Faults that keep filters off a device until they are repaired, apart from those that may be gone at the next
-//! attempt.
+//! Sorts errors: faults that keep filters off a device until an administrator repairs them, and errors that may be
+//! gone at the next attempt.
 
 use super::filtered_device::PREFERENCE;
 use std::io;
@@ -9,11 +9,11 @@ use std::io;
 pub(super) enum Refusal {
     /// There is no such device any more.
     Gone,
-    /// It stays until it is repaired; the text says how.
+    /// The fault lasts until it is repaired; the text describes how.
     Lasting(String),
 }
 
-/// The old kind of place, which has no way out.
+/// The fault of a device with an `ingress` qdisc, the predecessor of `clsact`, which has no egress hook.
 pub(super) fn has_ingress_of_old(device: &str, kind: &str) -> Refusal {
     Refusal::Lasting(format!(
         "another program's qdisc `{kind}` is where `clsact` would be: configure that program to use clsact, or \
@@ -21,7 +21,7 @@ pub(super) fn has_ingress_of_old(device: &str, kind: &str) -> Refusal {
     ))
 }
 
-/// Sorts an error of the kernel; what may work the next time stays an error.
+/// Sorts an error of the kernel; what may succeed at the next attempt stays an error.
 pub(super) fn sort(error: io::Error, device: &str, is_there: bool) -> io::Result<Refusal> {
     let lasting = |why: String| Ok(Refusal::Lasting(why));
     match error.raw_os_error() {
@@ -34,7 +34,7 @@ pub(super) fn sort(error: io::Error, device: &str, is_there: bool) -> io::Result
         Some(libc::EOPNOTSUPP) => lasting(
             "the device does not accept a filter of its own: it shares a filter block, or supports none".to_owned(),
         ),
-        // Also what the kernel says where the place went in the same moment.
+        // The kernel returns the same error if the qdisc was deleted meanwhile, hence `is_there`.
         Some(libc::EINVAL) if is_there => lasting(format!(
             "another program's filters of another kind use preference {PREFERENCE}: change theirs, or delete them (tc \
              filter del dev {device} ingress pref {PREFERENCE}, and egress)"
@@ -43,7 +43,7 @@ pub(super) fn sort(error: io::Error, device: &str, is_there: bool) -> io::Result
     }
 }
 
-/// Faults of devices as one list: the same one of several devices once.
+/// Faults of devices as one list: devices with the same fault share an entry.
 pub(super) fn told<'a>(faults: impl Iterator<Item = &'a (String, String)>) -> Vec<String> {
     let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
     for (device, why) in faults {

@@ -1,18 +1,18 @@
-//! Which devices have filters, and by which numbers these are known.
+//! Which devices have filters, and by which preference and handles the filters are recognised.
 
 use crate::routes::Site;
 use crate::routes::device_filter::LinkKind;
 use crate::routes::netlink::traffic_control::{Device, Filter};
 use crate::routes::steering::OWNER;
 
-/// Before most filters of other programs; behind those of preference 1 to 6.
+/// Runs before most filters of other programs, after those of preference 1 to 6.
 pub(super) const PREFERENCE: u16 = 7;
 
-/// Which way of beginning a packet has, by `linux/if_arp.h`.
+/// Link-layer types, from `linux/if_arp.h`.
 const ARPHRD_ETHER: u16 = 1;
 const ARPHRD_LOOPBACK: u16 = 772;
 
-/// Says that we have made the place where the filter is.
+/// Bit of a handle: the gateway has added the `clsact` that the filter is in.
 const MADE: u32 = 0x8000;
 
 /// A device that has filters.
@@ -21,12 +21,12 @@ pub(super) struct FilteredDevice {
     pub index: u32,
     pub name: String,
     pub link: LinkKind,
-    /// Whether this gateway sends opened packets there by itself.
+    /// Whether this gateway sends decrypted packets out of it by a socket of its own.
     pub delivers: bool,
     pub is_bridged: bool,
 }
 
-/// Nothing for devices of our own, whose packets are those of the tunnel, and for the loopback, which leads to no wire.
+/// None for the gateway's own devices, which carry the tunnel's inner packets, and for the loopback device.
 pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDevice> {
     let is_ours = site.tun() == Some(&device.name)
         || site.tun().is_some() && site.doors().contains(&device.name)
@@ -46,8 +46,8 @@ pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDe
     })
 }
 
-/// The handles of one gateway's filters: the number of its routes' owner, its block of preferences among routing rules,
-/// whether it has made the place, and a number.
+/// The handles of one gateway's filters: the protocol number of its routes ([`OWNER`]), the number of its block of
+/// routing rule preferences, whether it has added the `clsact`, and a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handles(u32);
 
@@ -63,15 +63,15 @@ impl Handles {
             && filter.handle & 0xffff_0000 == self.0
     }
 
-    /// Whether it says that we have made its place.
+    /// Whether its handle records that the gateway has added the `clsact`.
     pub(super) fn says_made(self, filter: &Filter) -> bool {
         self.has(filter) && filter.handle & MADE != 0
     }
 
-    /// One that none of these has.
+    /// A handle that is not among `taken`.
     pub(super) fn free(self, taken: &[u32], made: bool) -> u32 {
         let first = self.0 | if made { MADE } else { 0 };
-        // INVARIANT: a plan has at most 256 programs, so even with those of the plan before there are free ones.
+        // INVARIANT: a plan has at most 256 programs, so even with those of the previous plan there are free handles.
         let mut numbers = (1..MADE).map(|number| first | number);
         numbers
             .find(|handle| !taken.contains(handle))

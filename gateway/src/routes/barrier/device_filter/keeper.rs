@@ -1,4 +1,4 @@
-//! The filters of one device at a time: added, compared, deleted.
+//! Adds, compares and deletes the filters of one device at a time.
 
 use super::faults::{self, Refusal};
 use super::filtered_device::{FilteredDevice, Handles, PREFERENCE};
@@ -17,16 +17,16 @@ pub(super) const HOOKS: [FilterHook; 2] = [FilterHook::Ingress, FilterHook::Egre
 /// The programs of one direction of a device.
 pub(super) type Programs = Arc<Vec<Vec<Instruction>>>;
 
-/// The hand on filters of devices.
+/// Changes filters of devices in the kernel.
 pub(super) struct Keeper {
     netlink: Netlink,
     handles: Handles,
-    /// Devices where we have made the place of filters.
+    /// Devices whose `clsact` the gateway has added.
     made: BTreeSet<u32>,
 }
 
 impl Keeper {
-    /// Changes nothing yet.
+    /// Opens a netlink socket and changes nothing.
     pub(super) fn open(site: &Site) -> io::Result<Self> {
         Ok(Self {
             netlink: Netlink::open()?,
@@ -40,25 +40,27 @@ impl Keeper {
         self.netlink.devices()
     }
 
-    /// What sits where filters belong, by device.
+    /// The kind of qdisc in the place of `clsact`, by device.
     pub(super) fn disciplines(&mut self) -> io::Result<BTreeMap<u32, String>> {
         let all = self.netlink.disciplines()?.into_iter();
         Ok(all.map(|there| (there.device, there.kind)).collect())
     }
 
-    /// Packets dropped where the place of filters is of our making: elsewhere others' filters are counted with ours.
+    /// Packets dropped on devices whose `clsact` the gateway has added: another program's `clsact` also counts the
+    /// drops of that program's filters.
     pub(super) fn dropped(&mut self) -> io::Result<u64> {
         let all = self.netlink.disciplines()?.into_iter();
         let ours = all.filter(|there| self.made.contains(&there.device));
         Ok(ours.map(|there| u64::from(there.drops)).sum())
     }
 
-    /// A device has gone, and its filters with it.
+    /// A device was removed, and its filters with it.
     pub(super) fn forget(&mut self, device: u32) {
         self.made.remove(&device);
     }
 
-    /// Adds what a device lacks; `there` sits where filters belong. Notes what was added.
+    /// Adds the filters that a device lacks, and appends them to `added`. `there` is the kind of qdisc in the place of
+    /// `clsact`.
     pub(super) fn add(
         &mut self,
         place: &FilteredDevice,
@@ -112,14 +114,14 @@ impl Keeper {
         self.made.remove(&device);
         match self.netlink.add_clsact(device) {
             Ok(()) => drop(self.made.insert(device)),
-            // Another program was faster.
+            // Another program has added it meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Our filters in one direction of a device.
+    /// The gateway's filters in one direction of a device.
     fn ours(&mut self, device: u32, hook: FilterHook) -> io::Result<Vec<Filter>> {
         let mut filters = self.netlink.filters(device, hook)?;
         filters.retain(|filter| self.handles.has(filter));
@@ -129,11 +131,12 @@ impl Keeper {
         Ok(filters)
     }
 
-    /// Deletes all of ours but what is wanted, and the place if it was of our making and nothing else is there.
+    /// Deletes the gateway's filters but those wanted. If none is wanted, deletes `clsact` too, provided that the
+    /// gateway has added it and no other filter is in it.
     pub(super) fn clear(&mut self, device: u32, wanted: Option<&[Programs; 2]>) -> io::Result<()> {
         let nothing = wanted.is_none_or(|wanted| wanted.iter().all(|programs| programs.is_empty()));
         if nothing && self.is_ours_alone(device)? {
-            // In one step: where that is refused, the handles still say whose the place is.
+            // In one step: if it fails, the filters are still there, and their handles record who has added `clsact`.
             self.netlink.delete_clsact(device).or_else(gone)?;
             self.made.remove(&device);
             return Ok(());
@@ -151,7 +154,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether we have made the place of filters, and no filter of another is there.
+    /// Whether the gateway has added the device's `clsact`, and no other program's filter is in it.
     fn is_ours_alone(&mut self, device: u32) -> io::Result<bool> {
         for hook in HOOKS {
             let ours = self.ours(device, hook)?.len();
@@ -162,7 +165,7 @@ impl Keeper {
         Ok(self.made.contains(&device))
     }
 
-    /// What a device has lost of ours, or has too much, in words.
+    /// Describes which of the gateway's filters a device lacks, or has and should not.
     pub(super) fn lost(
         &mut self,
         place: &FilteredDevice,
@@ -190,7 +193,8 @@ impl Keeper {
         Ok(Some(format!("of {name} {word}")))
     }
 
-    /// Takes back what was added in vain. What that is refused too drops more than it should, until the watch sees it.
+    /// Deletes what was added before a change failed. A filter that cannot be deleted drops more than it should until
+    /// the periodic comparison finds it.
     pub(super) fn undo(&mut self, added: &[Spot]) {
         for spot in added {
             let _ = self.netlink.delete_filter(*spot);
@@ -211,7 +215,7 @@ fn is(program: &[Instruction], filter: &Filter) -> bool {
     filter.is_direct && filter.program == program
 }
 
-/// Programs that no filter has.
+/// Wanted programs that no present filter has.
 fn lacking<'a>(
     wanted: &'a [Vec<Instruction>],
     present: &'a [Filter],
@@ -220,7 +224,7 @@ fn lacking<'a>(
     wanted.iter().filter(lacks).map(Vec::as_slice)
 }
 
-/// Filters whose program is not wanted, or is there already.
+/// Filters whose program is not wanted, or that repeat an earlier one.
 fn unwanted<'a>(
     wanted: &'a [Vec<Instruction>],
     present: &'a [Filter],
@@ -235,7 +239,7 @@ fn unwanted<'a>(
     })
 }
 
-/// Success also where another program has deleted the object before.
+/// Counts as success if another program has deleted the object already.
 fn gone(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::EINVAL) => Ok(()),

@@ -1,5 +1,5 @@
-//! Whether a comparison with the kernel is worth its price: it is where devices or traffic control have changed since
-//! the last one that found nothing, and every ten seconds.
+//! Decides when to compare with the kernel: after devices or traffic control have changed since the last comparison
+//! that found nothing missing, and every ten seconds.
 
 use crate::routes::monitor::{listen, read_all};
 use netlink_sys::Socket;
@@ -13,23 +13,23 @@ const GROUPS: [u32; 2] = [1, 4];
 
 const RTM_DELLINK: u16 = 17;
 
-/// The kernel is asked again after this long, even if it has announced no change.
+/// The comparison is repeated after this time, even without a notification.
 const FULL_COMPARISON_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The kernel's news about devices and traffic control.
+/// The kernel's notifications about devices and traffic control.
 pub(super) struct DeviceNotifications {
     socket: Socket,
     /// Something has changed since the last comparison that found nothing missing.
     changed: bool,
-    /// Something has changed since all devices were reached.
+    /// Something has changed since all devices were given their filters.
     unseen: bool,
     compared: Option<Instant>,
-    /// Devices that went.
+    /// Devices that were removed.
     gone: BTreeSet<u32>,
 }
 
 impl DeviceNotifications {
-    /// From now on nothing is missed.
+    /// Changes from now on are noticed.
     pub(super) fn open() -> io::Result<Self> {
         Ok(Self {
             socket: listen(NETLINK_ROUTE, &GROUPS)?,
@@ -55,24 +55,24 @@ impl DeviceNotifications {
         self.unseen |= heard || all.lost || all.ours;
     }
 
-    /// Devices that went since this was last asked.
+    /// Devices that were removed since the last call.
     pub(super) fn take_gone(&mut self) -> BTreeSet<u32> {
         self.hear();
         std::mem::take(&mut self.gone)
     }
 
-    /// Whether there may be devices that have not been reached.
+    /// Whether there may be devices without their filters.
     pub(super) fn take_unseen(&mut self) -> bool {
         self.hear();
         std::mem::take(&mut self.unseen)
     }
 
-    /// They have not been reached after all.
+    /// Giving them their filters failed: the next call of [`Self::take_unseen`] returns true.
     pub(super) fn still_unseen(&mut self) {
         self.unseen = true;
     }
 
-    /// Whether to compare now. What changes behind this is compared the next time.
+    /// Whether to compare now. Changes after this call lead to another comparison.
     pub(super) fn take_due(&mut self) -> bool {
         self.hear();
         let is_old = self
@@ -85,7 +85,7 @@ impl DeviceNotifications {
         due
     }
 
-    /// The comparison has found something, or failed.
+    /// The comparison has found something missing, or failed: it is repeated at the next call of [`Self::take_due`].
     pub(super) fn compare_again(&mut self) {
         self.changed = true;
     }

@@ -1,5 +1,5 @@
-//! A plan as policies of XFRM, in the order in which they are asked. They drop nothing that the plan lets pass; what of
-//! the plan's drops they leave out is said where it is left out.
+//! A plan as XFRM policies, in the order in which the kernel looks them up. They drop nothing that the plan lets pass.
+//! They do not cover everything that the plan drops; each function below documents what it leaves out.
 
 use crate::routes::combined_plan::both_lists;
 use crate::routes::netlink::xfrm::{Direction, Match};
@@ -22,12 +22,12 @@ pub(super) struct Rule {
     pub blocks: bool,
 }
 
-/// What of the host decides which packets are those of the tunnel.
+/// Facts about the host that decide which packets belong to the tunnel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Surroundings {
-    /// Devices by which packets leave into the tunnel.
+    /// Devices through which packets enter the tunnel.
     pub tunnels: Vec<u32>,
-    /// The bit in the mark of IPv6 packets that came out of it; none where nothing can set it.
+    /// The bit in the mark of decrypted IPv6 packets; none if it cannot be set.
     pub opened: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn rules(plan: &Plan, direction: Direction, around: &Surroundings) ->
     first_of_each(rules.collect())
 }
 
-/// XFRM asks IPv6 about packets from the tunnel's device and from the loopback too: it knows them by their mark alone.
+/// In IPv6, XFRM checks packets from the tunnel's device and from the loopback device too: they pass by their mark.
 fn arriving(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
     let entries = of_family(&plan.arriving, family);
     if !drops_any(&entries) || family == Family::V6 && around.opened.is_none() {
@@ -60,7 +60,7 @@ fn arriving(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
             ..all
         }));
     }
-    // RFC 4301 8.2.1: "too big". XFRM cannot see what it is about.
+    // RFC 4301 8.2.1: "too big". XFRM cannot match the packet that it quotes.
     let (protocol, kind, code) = match family {
         Family::V4 => (ICMP, 3, Some(4)),
         Family::V6 => (ICMP6, 2, None),
@@ -76,14 +76,14 @@ fn arriving(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
     rules
 }
 
-/// What is forwarded meets here what `fwd` policies say of it, and what `out` policies do: XFRM asks `out` about
-/// packets of this host as well, and these not everywhere rightly.
+/// The `fwd` list enforces `fwd` policies and `out` policies on forwarded packets. XFRM's `out` list also applies to
+/// packets of this host, of which it cannot block all that the plan drops ([`leaving`]).
 fn passing(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
     let (leaving, passing) = (
         of_family(&plan.leaving, family),
         of_family(&plan.passing, family),
     );
-    // Where the two cannot be said as one list of bearable length, `out` policies are left to the other barriers.
+    // If the two lists cannot be merged into one of acceptable length, `out` policies are left to the other barriers.
     let entries = both_lists(&leaving, &passing).unwrap_or(passing);
     if !drops_any(&entries) {
         return Vec::new();
@@ -99,8 +99,8 @@ fn passing(plan: &Plan, family: Family, around: &Surroundings) -> Vec<Rule> {
     rules
 }
 
-/// Only IPv4 knows a device whose packets leave unasked (`disable_xfrm`), so only there packets on their way into the
-/// tunnel are told from others. What cannot be rightly blocked passes, whatever policies behind it say.
+/// Only IPv4 can exempt a device's outgoing packets (`disable_xfrm`), so only there are packets that enter the tunnel
+/// distinguished from others. What cannot be blocked correctly passes, even if a later policy would block it.
 fn leaving(plan: &Plan, family: Family) -> Vec<Rule> {
     let mut entries = of_family(&plan.leaving, family);
     for entry in &mut entries {
@@ -116,8 +116,9 @@ fn leaving(plan: &Plan, family: Family) -> Vec<Rule> {
     rules
 }
 
-/// XFRM answers a socket before its packet is rerouted: where the way into the tunnel depends on a source address, a
-/// port or a mark that a socket without one gets last, blocking would keep the packet out of the tunnel too.
+/// Whether XFRM can enforce an entry of `out` policies without blocking packets for the tunnel. It looks up a socket's
+/// policy before the packet is rerouted. Where routing into the tunnel depends on a source address, a source port or a
+/// mark that an unbound socket gets only later, a blocking policy would also keep the packet out of the tunnel.
 fn is_right(plan: &Plan, entry: &Entry) -> bool {
     let is_v4 = entry.family() == Some(Family::V4);
     is_v4
@@ -129,7 +130,7 @@ fn is_right(plan: &Plan, entry: &Entry) -> bool {
         }
 }
 
-/// Whether packets of the plan leave this host without meeting a policy of XFRM.
+/// Whether this host can send packets that the plan drops and no XFRM policy blocks.
 pub(super) fn leaves_out(plan: &Plan) -> bool {
     let mut entries = plan.leaving.iter();
     entries.any(|entry| drops(entry) && !is_right(plan, entry))
@@ -175,7 +176,7 @@ fn allow(fits: Match) -> Rule {
     }
 }
 
-/// What an entry says, in as many policies as XFRM needs: none where no packet can fit.
+/// An entry as the XFRM policies that it takes; none if no packet can match it.
 fn stated(entry: &Entry) -> Vec<Rule> {
     let fits = Match {
         source: entry.selector.source,
@@ -214,8 +215,8 @@ fn stated(entry: &Entry) -> Vec<Rule> {
     }
 }
 
-/// Of a fragment XFRM sees no ports but zeros, of the first one neither. What an entry says by ports counts for these
-/// as well; types of ICMP do not, where zeros are an echo's reply.
+/// XFRM reads the ports of every fragment, also of the first one, as zero. So an entry with ports also gets a policy
+/// for port zero. An entry with ICMP types does not, because type zero is an echo reply.
 fn fragments(entry: &Entry) -> Vec<Rule> {
     let is_icmp = matches!(entry.selector.upper, Upper::Icmp { .. });
     if !entry.asks_ports() || is_icmp {
@@ -232,7 +233,8 @@ fn fragments(entry: &Entry) -> Vec<Rule> {
     stated(entry).into_iter().map(portless).collect()
 }
 
-/// Neighbour discovery, leases and reports of groups, as the drop rules let them pass; XFRM sees no hop limit.
+/// Neighbour discovery, DHCP and multicast group reports, which the drop rules let pass too; XFRM cannot match the hop
+/// limit.
 fn of_the_link(entries: &[Entry], family: Family) -> Vec<Rule> {
     let all = Match::all(family);
     let prefix = |address: IpAddr, len| Prefix { address, len };
@@ -295,7 +297,7 @@ fn meets_a_drop(entries: &[Entry], fits: &Match) -> bool {
     })
 }
 
-/// XFRM has one policy for the same packets; what the first one says holds.
+/// XFRM has one policy for one selector; the first of several with the same selector is kept.
 fn first_of_each(mut rules: Vec<Rule>) -> Vec<Rule> {
     let mut seen = HashSet::new();
     rules.retain(|rule| seen.insert(rule.fits));

@@ -1,14 +1,14 @@
-//! The policies of one gateway among those of the host: put in order, compared, deleted.
+//! Installs, compares and deletes the policies of one gateway among those of the host.
 //!
 //! ```text
-//!   index       229 · gateway · number · direction      whose it is
-//!   priority      1 000 …   while a change lasts        before those of the plan that goes
-//!               100 000 …   as a rule
+//!   index       229 · gateway · number · direction      identifies the gateway
+//!   priority      1 000 …   during a change             before those of the old plan
+//!               100 000 …   at all other times
 //! ```
 //!
-//! A change puts the new list before the old one, its first policy first, deletes what is left of the old one, its last
-//! policy first, and moves the new one to where it stays, its last policy first. At each moment a packet meets either
-//! what the new plan says of it or what the old one says.
+//! A change takes three steps. It adds the new list before the old one, starting with its first policy; deletes what
+//! is left of the old list, starting with its last policy; and moves the new list to its final priorities, starting
+//! with its last policy. At each moment a packet is judged either by the new plan or by the old one.
 
 use super::compiler::Rule;
 use crate::routes::Site;
@@ -17,31 +17,31 @@ use crate::routes::steering::OWNER;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-/// Of the first policy of each direction: before those of other programs.
+/// Priority of the first policy of each direction: before those of other programs.
 const PRIORITY: u32 = 100_000;
 
-/// Of the first one while a change lasts.
+/// Priority of the first policy during a change.
 const CHANGE_PRIORITY: u32 = 1_000;
 
-/// Policies of one direction, by the room between the two priorities and in the index.
+/// Policies of one direction; limited by the distance of the two priorities and by the bits of the index.
 const MAX_POLICIES: usize = 30_000;
 
 const DIRECTIONS: [Direction; 3] = [Direction::In, Direction::Fwd, Direction::Out];
 
-/// What each direction is to have, in order.
+/// The policies that each direction should have, in order.
 pub(super) type Wanted = Vec<(Direction, Vec<Rule>)>;
 
 /// The policies of a host.
 pub(super) trait Table {
-    /// All there are.
+    /// All policies, of whatever program.
     fn policies(&mut self) -> io::Result<Vec<Policy>>;
-    /// Puts one in the place of that with the same packets and direction, or adds it.
+    /// Replaces the policy with the same selector and direction, or adds it.
     fn put(&mut self, policy: &Policy) -> io::Result<()>;
-    /// Takes one away.
+    /// Deletes one.
     fn delete(&mut self, policy: &Policy) -> io::Result<()>;
 }
 
-/// The hand on policies of XFRM.
+/// Changes XFRM policies in the kernel.
 pub(super) struct Keeper<T> {
     table: T,
     indices: Indices,
@@ -56,7 +56,7 @@ impl<T: Table> Keeper<T> {
         }
     }
 
-    /// Makes the kernel have these and nothing else of ours.
+    /// Makes the kernel have these policies and no others of this gateway.
     pub(super) fn put(&mut self, wanted: &Wanted) -> io::Result<()> {
         if wanted.iter().any(|(_, rules)| rules.len() > MAX_POLICIES) {
             return Err(io::Error::other(format!(
@@ -102,7 +102,7 @@ impl<T: Table> Keeper<T> {
         Ok(())
     }
 
-    /// What is there is right, as far as it goes.
+    /// Adds the missing policies, when those present need no change.
     fn add_lacking(
         &mut self,
         direction: Direction,
@@ -120,7 +120,7 @@ impl<T: Table> Keeper<T> {
         Ok(())
     }
 
-    /// What is gone, changed or too much, in words.
+    /// Describes how many policies are missing, changed or superfluous.
     pub(super) fn lost(&mut self, wanted: &Wanted) -> io::Result<Option<String>> {
         let present = self.present()?;
         let (mut right, mut wrong, mut all) = (0, 0, 0);
@@ -140,7 +140,7 @@ impl<T: Table> Keeper<T> {
         })
     }
 
-    /// Deletes all of ours, the last ones first.
+    /// Deletes all policies of this gateway, those of lowest precedence first.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         let present = self.present()?;
         for policy in present.values().flat_map(|policies| policies.iter().rev()) {
@@ -151,13 +151,13 @@ impl<T: Table> Keeper<T> {
 
     fn delete(&mut self, policy: &Policy) -> io::Result<()> {
         match self.table.delete(policy) {
-            // Another program was faster.
+            // Another program has deleted it meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             deleted => deleted,
         }
     }
 
-    /// Ours, by direction, in the order in which they are asked.
+    /// This gateway's policies by direction, in the order in which the kernel looks them up.
     fn present(&mut self) -> io::Result<HashMap<Direction, Vec<Policy>>> {
         let mut ours = self.table.policies()?;
         ours.retain(|policy| self.indices.has(policy.index));
@@ -184,7 +184,7 @@ impl Table for Xfrm {
     }
 }
 
-/// A list of rules as policies from this priority on, without indices.
+/// A list of rules as policies whose priorities count up from `first`, without indices.
 fn said(
     direction: Direction,
     rules: &[Rule],
@@ -213,8 +213,8 @@ fn indices(present: &[Policy]) -> HashMap<Match, u32> {
     each.collect()
 }
 
-/// The kernel's numbers of one gateway's policies: the number of its routes' owner, its block of preferences among
-/// routing rules, a number, and in the last three bits the direction.
+/// The policy indices of one gateway: the protocol number of its routes ([`OWNER`]), the number of its block of routing
+/// rule preferences, a number, and in the last three bits the direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Indices(u32);
 
@@ -228,7 +228,7 @@ impl Indices {
         index & 0xfff8_0000 == self.0
     }
 
-    /// Those of a direction that none of these policies has.
+    /// Indices of a direction that no known policy has.
     fn free(
         self,
         direction: Direction,

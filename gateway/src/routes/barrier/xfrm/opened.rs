@@ -1,5 +1,5 @@
-//! The mark of IPv6 packets that came out of the tunnel, or never left this host: XFRM does not ask by which device a
-//! packet came, and `disable_policy` of IPv6 goes by the device that holds the destination address.
+//! Marks IPv6 packets that were decrypted or never left this host. XFRM policies do not match the device by which a
+//! packet arrived, and IPv6 reads `disable_policy` of the device that has the destination address.
 
 use crate::routes::Site;
 use crate::routes::firewall::tables::Firewall;
@@ -8,10 +8,10 @@ use crate::routes::nftables::{Chain, Hook, Ruleset, TableFamily};
 use crate::routes::plan::Family;
 use std::io;
 
-/// Before connection tracking.
+/// Runs before connection tracking.
 const PRIORITY: i32 = -300;
 
-/// A table of nftables that does nothing but set this mark.
+/// An nftables table that only sets this mark.
 pub(super) struct Opened {
     table: Firewall,
     name: String,
@@ -32,7 +32,7 @@ impl Opened {
         self.bit
     }
 
-    /// Marks what comes by these devices and by the loopback.
+    /// Marks what arrives by these devices and by the loopback device.
     pub(super) fn put(&mut self, devices: &[String]) -> io::Result<()> {
         let names = devices.iter().map(String::as_str).chain(["lo"]);
         let mark = Rule::default()
@@ -59,7 +59,7 @@ impl Opened {
         }
     }
 
-    /// What of it is gone.
+    /// Describes what of the table is missing.
     pub(super) fn missing(&mut self) -> io::Result<Vec<String>> {
         self.table.missing()
     }

@@ -1,22 +1,22 @@
-//! Settings of devices that decide whether XFRM is asked at all: on the tunnel's devices it must not be, elsewhere it
-//! must. The kernel sends no news of them, so they are read each second.
+//! Settings of devices that decide whether XFRM policies are checked: not on the tunnel's devices, on all others. The
+//! kernel sends no notifications about them, so they are read each second.
 
 use std::fs;
 use std::io;
 
-/// What keeps XFRM from being asked about packets that come by a device, or leave by it. IPv6 has no `disable_xfrm`.
+/// Settings that exempt packets that arrive or leave by a device from XFRM policies. IPv6 has no `disable_xfrm`.
 const SETTINGS: [(&str, &str); 3] = [
     ("ipv4", "disable_policy"),
     ("ipv4", "disable_xfrm"),
     ("ipv6", "disable_policy"),
 ];
 
-/// Has XFRM not asked about packets of the tunnel's device.
+/// Exempts packets of the tunnel's device from XFRM policies.
 pub(super) fn exempt(device: &str) -> io::Result<()> {
     for (family, name) in SETTINGS {
         let path = path(family, device, name);
         match is_set(&path) {
-            // A kernel without this family asks about none of its packets.
+            // Without the setting the kernel lacks this family, and checks none of its packets.
             Some(true) | None => {}
             Some(false) => fs::write(&path, "1")?,
         }
@@ -24,13 +24,13 @@ pub(super) fn exempt(device: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether no other program has taken that back.
+/// Whether the exemption is still set.
 pub(super) fn is_exempt(device: &str) -> bool {
     let mut settings = SETTINGS.iter();
     settings.all(|(family, name)| is_set(&path(family, device, name)) != Some(false))
 }
 
-/// Settings that open this barrier, for one of `devices` or for all, in words that say what to do.
+/// Settings of `devices`, or of all, that disable this barrier, as a text with what to do.
 pub(super) fn opened<'a>(devices: impl Iterator<Item = &'a str>) -> Vec<String> {
     let places = ["all"].into_iter().chain(devices);
     let set = places.flat_map(|place| {

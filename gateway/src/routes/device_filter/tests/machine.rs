@@ -1,4 +1,4 @@
-//! Two machines for the programs: a small one of our own, and the kernel's, behind a socket filter.
+//! Two ways to run the programs: a small interpreter, and the kernel's, as a socket filter.
 
 use super::super::LinkKind;
 use super::super::assembler::DROP;
@@ -7,7 +7,7 @@ use super::packet::Packet;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 
-/// Whether any of the programs drops the packet; each must end in one of two ways.
+/// Whether any of the programs drops the packet; each must return PASS or DROP.
 pub fn drops(programs: &[Vec<Instruction>], packet: &Packet, link: LinkKind) -> bool {
     let bytes = packet.on(link);
     let ends = programs
@@ -16,7 +16,7 @@ pub fn drops(programs: &[Vec<Instruction>], packet: &Packet, link: LinkKind) -> 
     ends.fold(false, |dropped, end| dropped | (end == DROP))
 }
 
-/// How many instructions of a program a packet costs.
+/// How many instructions of a program run for a packet.
 pub fn cost(program: &[Instruction], packet: &Packet, link: LinkKind) -> usize {
     run(program, &packet.on(link), packet).1
 }
@@ -129,7 +129,7 @@ impl Kernel {
                 assert_eq!(kept as u32, DROP);
                 true
             }
-            // Nothing is kept where a load went beyond the end, which lets pass.
+            // A load beyond the packet's end returns 0, so nothing is kept; in a filter that lets pass.
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
                 false

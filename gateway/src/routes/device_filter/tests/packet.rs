@@ -1,22 +1,22 @@
-//! Packets by their facts, and the same as bytes.
+//! Packets as structures, and their encoding as bytes.
 
 use super::super::LinkKind;
 use std::net::IpAddr;
 
-/// Which part of a cut packet.
+/// Which fragment of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fragment {
     First,
     Later,
 }
 
-/// What a filter may look at.
+/// The fields that a filter may read.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub source: IpAddr,
     pub destination: IpAddr,
     pub tags: Vec<u16>,
-    /// Extension headers, in IPv6 alone.
+    /// Extension headers, in IPv6 only.
     pub extensions: Vec<u8>,
     pub fragment: Option<Fragment>,
     pub protocol: u8,
@@ -32,7 +32,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A whole datagram without anything special.
+    /// An unfragmented datagram without options or tags.
     pub fn udp(source: IpAddr, destination: IpAddr) -> Self {
         Self {
             source,
@@ -55,7 +55,7 @@ impl Packet {
         self.source.is_ipv6()
     }
 
-    /// Type and code where it is ICMP, ports elsewhere: the first four bytes above IP.
+    /// The first four bytes above IP: type and code for ICMP, otherwise ports.
     pub fn first_word(&self) -> [u8; 4] {
         if matches!(self.protocol, 1 | 58) {
             return [self.icmp.0, self.icmp.1, 0, 0];
@@ -76,7 +76,7 @@ impl Packet {
         frame
     }
 
-    /// With the header that a link puts before it.
+    /// The bytes with the link's header.
     pub fn on(&self, link: LinkKind) -> Vec<u8> {
         match link {
             LinkKind::Ethernet => self.frame(),
@@ -98,7 +98,7 @@ impl Packet {
 
     fn v4(&self, source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
         let upper = self.upper();
-        // An option, so that a fixed length is found out.
+        // With an IP option, so that a program that assumes 20 bytes fails.
         let len = (24 + upper.len()) as u16;
         let part: u16 = match self.fragment {
             None => 0x4000,

@@ -1,4 +1,4 @@
-//! What a plan says about a packet, read entry by entry from facts instead of bytes.
+//! A naive evaluation of a plan for a packet, entry by entry, from its fields instead of its bytes.
 
 use super::super::task::Target;
 use super::super::{FilterHook, LinkKind};
@@ -34,7 +34,7 @@ fn refuses(list: &[Entry], target: Target, packet: &Packet) -> bool {
     first.is_some_and(|entry| entry.verdict != Disposition::Bypass)
 }
 
-/// What is known above IP.
+/// What is known of the header above IP.
 #[derive(PartialEq)]
 enum Upwards {
     Riddle,
@@ -171,7 +171,7 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
     }
 }
 
-/// Whether a peer's packets come to this address, as far as policy would drop them.
+/// Whether a peer's outer packets to this address would be dropped by a policy.
 fn is_for_us(plan: &Plan, address: IpAddr) -> bool {
     let drops = |source: IpAddr, entry: &Entry| {
         entry.verdict != Disposition::Bypass

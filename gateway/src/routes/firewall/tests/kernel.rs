@@ -1,4 +1,4 @@
-//! The rules as the kernel has them, judged by `nft`: each test in network namespaces of its own.
+//! The rules as the kernel has them, listed by `nft`; each test has its own network namespaces.
 
 use super::super::ring_bypass::{self, Rings};
 use super::super::tables::Firewall;
@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 
 const INSIDE: &str = "GATEWAY_TEST_IS_INSIDE_ITS_NAMESPACE";
 
-/// Runs a test's body where namespaces may be made: as root here, otherwise in a process that is root of its own.
+/// Runs a test's body where namespaces may be created: directly as root, otherwise in a child process that is root of
+/// a new user namespace.
 pub(super) fn isolated(body: fn()) {
     if rustix::process::geteuid().is_root() || std::env::var_os(INSIDE).is_some() {
         return body();
@@ -43,7 +44,7 @@ pub(super) fn isolated(body: fn()) {
     );
 }
 
-/// The outcome of a thread in a network namespace of its own.
+/// The result of a thread in a new network namespace.
 pub(super) fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let inside = move || {
@@ -80,7 +81,7 @@ fn tried(argv: &[&str], input: &str) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// What `nft` says stands there, without what differs from one time to the next.
+/// The ruleset that `nft` lists, without fields that differ between runs.
 fn listed() -> Vec<Value> {
     let text = said(&["nft", "-j", "list", "ruleset"], "");
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -93,7 +94,7 @@ fn normalise(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("handle");
-            // Of the table: the text has no word for "persist".
+            // Flags of the table: the text format does not support "persist".
             if !fields.contains_key("op") {
                 fields.remove("flags");
             }
@@ -110,7 +111,7 @@ fn normalise(value: &mut Value) {
     }
 }
 
-/// Where a text names both ports, `nft` compares all four bytes at once.
+/// If a text has both ports, `nft` compares all four bytes at once; this splits them.
 fn ports_apart(term: Value) -> Vec<Value> {
     let both = serde_json::json!({"base": "th", "offset": 0, "len": 32});
     if term["match"]["left"]["payload"] != both {
@@ -131,7 +132,7 @@ fn firewall(site: &Site) -> Firewall {
     Firewall::new(TableFamily::Inet, site.firewall_table())
 }
 
-/// Every kind of selector and verdict there is.
+/// Every kind of selector and verdict.
 fn everything() -> Plan {
     let protocol = |number, source_port, destination_port| Upper::Protocol {
         number,
@@ -186,7 +187,8 @@ fn everything() -> Plan {
     }
 }
 
-/// More policies than are asked one by one: ranges that are prefixes and ranges that are none, up to the last address.
+/// So many policies that sources are checked too: ranges that are prefixes and ranges that are not, up to the last
+/// address.
 fn many() -> Plan {
     let v4 = (0..9).map(|n| {
         (
@@ -209,7 +211,8 @@ fn many() -> Plan {
     }
 }
 
-/// `nft` reads the text in one namespace, netlink writes our rules in another, and `nft` lists the same in both.
+/// `nft` loads the text in one namespace, the rules are installed by netlink in another, and `nft` lists the same in
+/// both.
 fn assert_equal(text: &str, ruleset: &Ruleset) {
     let devices = || said(&["ip", "link", "add", "ring1", "type", "veth"], "");
     let expected = in_a_namespace(|| {
@@ -386,7 +389,7 @@ fn what_others_take_away_or_add_is_named_and_put_back() {
                     "table flags are",
                 ),
             ] {
-                // As on a kernel that knows no owner.
+                // As on a kernel without table owners.
                 let mut one = firewall(&site());
                 one.apply_unowned(&rules).unwrap();
                 assert_eq!(one.missing().unwrap(), Vec::<String>::new());
@@ -401,7 +404,7 @@ fn what_others_take_away_or_add_is_named_and_put_back() {
                 one.apply_unowned(&rules).unwrap();
                 assert_eq!(one.missing().unwrap(), Vec::<String>::new());
                 assert_eq!(listed(), before, "{what}");
-                // Others' tables are none of ours.
+                // Another program's table is ignored.
                 said(&["nft", "add", "table", "inet", "other"], "");
                 assert_eq!(one.missing().unwrap(), Vec::<String>::new());
                 said(&["nft", "delete", "table", "inet", "other"], "");

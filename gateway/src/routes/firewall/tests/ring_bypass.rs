@@ -1,4 +1,4 @@
-//! The drop rules behind packet rings, as another program may take them away.
+//! The drop rules after packet rings, deleted by another program.
 
 use super::super::ring_bypass::{self, Rings};
 use super::kernel::{in_a_namespace, isolated, said};
@@ -21,7 +21,7 @@ fn what_others_take_away_from_behind_the_rings_is_named_and_put_back() {
                 ("delete table netdev esplanade", "table deleted"),
                 ("flush chain netdev esplanade ring0", "rule"),
             ] {
-                // Kernels before 6.9 have it so, where others may change the table.
+                // As on kernels before 6.9, where other programs may change the table.
                 installed.ring_bypass().apply_unowned(&ruleset).unwrap();
                 assert_eq!(installed.missing().unwrap(), [""; 0]);
                 said(&["nft", "-f", "-"], taken);

@@ -1,4 +1,4 @@
-//! What policies of XFRM block, by a model of how the kernel asks them, beside a naive reading of the plan.
+//! Compares what XFRM policies block, by a model of the kernel's lookup, with a naive evaluation of the plan.
 
 use super::*;
 use crate::routes::combined_plan::tests::{Packet, entry, fits, packets, passes};
@@ -14,14 +14,14 @@ fn around() -> Surroundings {
     }
 }
 
-/// What XFRM knows of a packet beside its addresses, protocol and ports.
+/// What XFRM policies match besides addresses, protocol and ports.
 #[derive(Clone, Copy, Default)]
 struct Way {
     device: u32,
     mark: u32,
 }
 
-/// The first policy that fits decides.
+/// The first matching policy decides.
 fn blocks(rules: &[Rule], packet: Packet, way: Way) -> bool {
     let first = rules.iter().find(|rule| is_asked(&rule.fits, packet, way));
     first.is_some_and(|rule| rule.blocks)
@@ -29,7 +29,7 @@ fn blocks(rules: &[Rule], packet: Packet, way: Way) -> bool {
 
 fn is_asked(fits: &Match, (source, destination, protocol, a, b): Packet, way: Way) -> bool {
     let within = |prefix: Prefix, address: &str| prefix.contains(address.parse().unwrap());
-    // The kernel compares the type and the code of ICMP where ports would be, and zeros for protocols without either.
+    // The kernel compares ICMP type and code in place of ports, and zeros for protocols that have neither.
     let (a, b) = match protocol {
         ICMP => (a, 0),
         protocol if WITH_PORTS.contains(&protocol) => (a, b),
@@ -48,7 +48,7 @@ fn list() -> impl Strategy<Value = Vec<Entry>> {
     proptest::collection::vec(entry(), 0..6)
 }
 
-/// Those of ICMP have a type and no code here.
+/// All test packets whose fields XFRM can match: ICMP packets have code 0, ports are not 0.
 fn all() -> impl Iterator<Item = Packet> {
     packets().filter(|(_, _, protocol, a, b)| {
         let has_ports = WITH_PORTS.contains(protocol);
@@ -218,7 +218,7 @@ fn a_plan_that_drops_nothing_needs_no_policy() {
         directions.map(|direction| !rules(&plan, direction, &around()).is_empty())
     };
     assert_eq!(any(Disposition::Bypass), [false, false, false]);
-    // A source that a socket without one gets last: nothing of `out`.
+    // With a source prefix there is no `out` policy, because unbound sockets get their source address late.
     assert_eq!(any(Disposition::Protect), [true, false, true]);
     assert_eq!(any(Disposition::Discard), [true, true, true]);
 }

@@ -1,4 +1,4 @@
-//! Changes step by step over a model of XFRM's list, and once over the kernel's.
+//! Changes, checked after each step on a model of XFRM's list, and once on the kernel's.
 
 use super::super::compiler::{Surroundings, rules};
 use super::*;
@@ -7,7 +7,7 @@ use crate::routes::combined_plan::tests::entry;
 use crate::routes::plan::{Family, Plan};
 use proptest::prelude::*;
 
-/// XFRM's list; after each step it is looked at.
+/// A model of XFRM's list that stores its state after each step.
 #[derive(Clone, Default)]
 struct Model {
     policies: Vec<Policy>,
@@ -30,7 +30,7 @@ impl Table for Model {
     fn put(&mut self, policy: &Policy) -> io::Result<()> {
         let same =
             |other: &Policy| other.fits == policy.fits && other.direction == policy.direction;
-        // The kernel keeps the number of one that it replaces, and gives none twice.
+        // The kernel keeps the index of a policy that it replaces, and assigns no index twice.
         let index = self
             .policies
             .iter()
@@ -65,7 +65,7 @@ fn wanted(passing: Vec<crate::routes::plan::Entry>) -> Wanted {
     vec![(Direction::Fwd, rules)]
 }
 
-/// What decides a packet that fits all of `fits`: the narrowest model of a packet is one policy's own selector.
+/// Whether packets that match `packet` are blocked; a policy's selector stands for the packets that it matches.
 fn decides(policies: &[Policy], packet: &Match) -> bool {
     let first = policies
         .iter()
