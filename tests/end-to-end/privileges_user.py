@@ -270,7 +270,7 @@ CASES = {
     "a unit that is the user from the start": a_unit_that_is_the_user_from_the_start,
     "a name that is nobody's is refused": refused(("no user `nobody-here`", "systemd-sysusers"),
                                                   ("--user", "nobody-here")),
-    "a number without a group is refused": refused((f"say {UID}:GROUP",), ("--user", str(UID))),
+    "a number without a group is refused": refused((f"use {UID}:GROUP",), ("--user", str(UID))),
     "a TUN device that is closed to it is refused": refused(("chmod 666 /dev/net/tun",), wrap=(
         "bash", "-c", 'device=$(mktemp -u /run/tun.XXXXXX) && mknod -m 600 "$device" c 10 200 && '
         'mount --bind "$device" /dev/net/tun && rm "$device" && exec "$@"', "sh")),

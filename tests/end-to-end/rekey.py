@@ -177,7 +177,7 @@ def a_peer_that_never_follows():
         (probes,) = [sa["packets"] for sa in left.status()["associations"] if sa["spi"] == "0x00001041"]
         expect(3 <= probes <= 8, f"{probes} packets by the new keys in 4 s")
         status, output = left.attempt("rekey", write_other(left))
-        expect_refusal(status, output, "under way")
+        expect_refusal(status, output, "in progress")
         told = left.ask("rekey", "--abort")
         expect("taken back" in told, told)
         is_over(left, old)
@@ -269,7 +269,7 @@ def refusals():
         status, output = left.attempt("rekey", "--abort")
         expect_refusal(status, output, "no rekey is in progress")
         expect("no new keys" in left.ask("rekey"), "its own file asks for nothing")
-        expect(json.loads(left.ask("status", "--json"))["rekey"] is None, "a rekey of nothing is under way")
+        expect(json.loads(left.ask("status", "--json"))["rekey"] is None, "a rekey of nothing is in progress")
 
 
 CASES = {
