@@ -48,7 +48,7 @@ pub struct Ends {
     pub replies: Option<Box<dyn PlaintextSink>>,
     /// Path MTUs that the protected side learns.
     pub paths: PmtuCache,
-    /// Wake the sources' threads, so that a stop need not wait for their sleep to end.
+    /// Wake the sources' threads, so that a stop does not wait until their sleep ends.
     pub wakers: Vec<Waker>,
 }
 

@@ -65,7 +65,7 @@ pub struct ReceiveBuffer<Meta> {
     pub drops: SourceDrops,
 }
 
-/// Packets that a source received and cannot hand over, by reason; the owner of the receive buffer counts them.
+/// Packets that a source received and cannot pass on, by reason; the owner of the receive buffer counts them.
 #[derive(Default)]
 pub struct SourceDrops(Vec<(Dropped, u64)>);
 
@@ -151,7 +151,7 @@ pub struct Arrival {
     pub stride: usize,
 }
 
-/// Protected packets for one peer, ready to send: of equal size but for a shorter last, as UDP GSO wants them.
+/// Protected packets for one peer, ready to send: of equal size but for a shorter last, as UDP GSO requires.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst<'a> {
     /// The outer header's meaning.
@@ -285,13 +285,13 @@ pub trait PlaintextSink: Send {
         self.deliver(deliveries)
     }
 
-    /// Whether every packet is forwarded and none delivered to this host. Fixed from the start.
+    /// Whether every packet is forwarded and none delivered to this host. It never changes.
     fn only_forwards(&self) -> bool {
         false
     }
 
-    /// Which trains it accepts; all other packets must be single, with finished checksums. Fixed from the start: asked
-    /// once.
+    /// Which trains it accepts; all other packets must be single, with finished checksums. It never changes and is
+    /// called once.
     fn train_kinds(&self) -> TrainKinds;
 }
 

@@ -1,4 +1,4 @@
-//! Answers one question a line, both in JSON, for an implementation that shares nothing with this one:
+//! Reads a request per line and prints its result, both in JSON, for comparison with an independent implementation,
 //! tests/ikev2/judge.py.
 
 use ikev2::{

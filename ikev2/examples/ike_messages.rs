@@ -1,4 +1,4 @@
-//! IKE messages for judges that share no line with this crate (`tests/scapy/ike.py`).
+//! IKE messages for comparison with an independent implementation (`tests/scapy/ike.py`).
 //!
 //! ```text
 //!   ike_messages            prints messages of every payload: name, space, bytes in hexadecimal digits

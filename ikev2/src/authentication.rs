@@ -2,7 +2,7 @@
 //! 2.15).
 //!
 //! ```text
-//!   what is signed   our first message | the peer's nonce | prf(SK_p, our ID payload's body)
+//!   what is signed   own first message | the peer's nonce | prf(SK_p, own ID payload's body)
 //!   by a secret      prf(prf(secret, "Key Pad for IKEv2"), what is signed)
 //!   by a key         a signature over what is signed; methods 1, 9 to 11 and 14
 //! ```
@@ -29,7 +29,7 @@ pub enum Method {
     SharedSecret,
     /// 9, 10, 11: ECDSA with the hash of its curve.
     Ecdsa(Curve),
-    /// 14: what the AlgorithmIdentifier in it says.
+    /// 14: the AlgorithmIdentifier inside names the algorithm.
     DigitalSignature,
 }
 
@@ -65,7 +65,7 @@ impl Method {
 pub enum AuthenticationError {
     /// A method that is not known here.
     UnknownMethod(u8),
-    /// A shared secret where a signature was wanted, or the reverse.
+    /// A shared secret where a signature was expected, or the reverse.
     OtherMethod(Method),
     /// The secrets differ, or the message was changed.
     SecretMismatch,
@@ -127,7 +127,7 @@ impl SharedSecret {
         Self(PrfKey::new(prf, &padded))
     }
 
-    /// The data of our AUTH payload.
+    /// The data of the own AUTH payload.
     pub fn prove(&self, octets: &[u8]) -> Zeroizing<Vec<u8>> {
         self.0.compute(&[octets])
     }
@@ -148,7 +148,7 @@ impl SharedSecret {
     }
 }
 
-/// The data of our AUTH payload by a private key; `None` where the key cannot sign so, which
+/// The data of the own AUTH payload by a private key; `None` where the key cannot sign so, which
 /// [`choose`](crate::signatures::choice::choose) rules out.
 pub fn sign(key: &PrivateKey, method: Method, scheme: Scheme, octets: &[u8]) -> Option<Vec<u8>> {
     let signature = key.sign(scheme, octets)?;
@@ -206,7 +206,7 @@ fn check_rsa(
         let verified = key.verify(*scheme, octets, signature);
         verified.is_ok()
     });
-    // The hash that was meant is not known: the error names the one that most peers use.
+    // Which hash the peer used is unknown: the error names the most usual one.
     let unknown = SignatureError::Mismatch(Scheme::RsaPkcs1(Hash::Sha256));
     good.ok_or(AuthenticationError::Signature(unknown))
 }

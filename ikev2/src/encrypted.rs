@@ -145,7 +145,7 @@ enum Part {
     },
 }
 
-/// RFC 7296 3.14: the last byte says how many bytes of padding are in front of it, of any value.
+/// RFC 7296 3.14: the last byte is the number of padding bytes in front of it; they may have any value.
 fn without_padding(text: &mut [u8]) -> Result<&[u8], Malformed> {
     let malformed = Malformed {
         place: Place::Payload(PayloadType::ENCRYPTED),

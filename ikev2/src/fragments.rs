@@ -10,7 +10,7 @@ use std::time::Duration;
 pub const MAX_FRAGMENTS: u16 = 128;
 /// How many bytes of payloads a message may have when it is joined.
 pub const MAX_JOINED_BYTES: usize = 65_535;
-/// After so long without a new fragment, what is held is given up (RFC 7383 2.6 leaves the time to us).
+/// After this time without a new fragment, those received are discarded (RFC 7383 2.6 leaves the time open).
 pub const FRAGMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An authentic part of what was encrypted. INVARIANT: the number is from 1 to the total.
@@ -72,7 +72,7 @@ pub enum Reason {
 /// All payloads of a message that came in fragments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Joined {
-    /// The header, without what says of the payloads.
+    /// The header, without the type of the first payload and the length.
     pub header: Header,
     first: PayloadType,
     bytes: Vec<u8>,

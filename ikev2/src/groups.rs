@@ -1,4 +1,4 @@
-//! Key exchange: the groups, their key pairs, and the shared secret, after the checks that RFC 6989 asks for.
+//! Key exchange: the groups, their key pairs, and the shared secret, after the checks that RFC 6989 requires.
 
 use std::{error::Error, fmt};
 
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 /// Fills bytes with random bits. The crate has no source of its own.
 pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
 
-/// How often a scalar may be refused before the source of randomness is called broken: one in 2^32 is with P-256.
+/// How often a scalar may be refused before the random source is considered broken: with P-256 one in 2^32 is refused.
 const MAX_SCALAR_DRAWS: usize = 16;
 
 /// The first byte of an uncompressed point (SEC 1 2.3.3), which does not travel in IKE (RFC 5903 7).
@@ -111,7 +111,7 @@ impl fmt::Display for Group {
 pub enum KeyExchangeError {
     /// The peer's public value has not the group's length (RFC 7296 3.4, RFC 5903 7).
     Length {
-        /// Bytes that the group wants.
+        /// Bytes that the group requires.
         expected: usize,
         /// Bytes received.
         received: usize,
@@ -234,7 +234,7 @@ impl KeyPair {
             .map_err(|_| KeyExchangeError::Random)?;
         let public = match (group, point.as_ref()) {
             (Group::X25519, public) => public,
-            // RFC 5903 7: x and y without the byte that says how they are encoded.
+            // RFC 5903 7: x and y, without the byte for the form of encoding.
             (_, [UNCOMPRESSED, coordinates @ ..]) => coordinates,
             _ => return Err(KeyExchangeError::Random),
         };

@@ -1,7 +1,7 @@
-//! What the IKEv2 RFCs say, as pure code: no threads, no clock, no sockets, no randomness.
+//! The IKEv2 RFCs as pure code: no threads, no clock, no sockets, no randomness.
 //!
 //! Time and random bytes are arguments, so that every exchange can be repeated in a test. The modules in the order in
-//! which a message meets them:
+//! which a message passes through them:
 //!
 //! ```text
 //!   message      bytes <-> header and payloads (RFC 7296 section 3)
@@ -10,8 +10,8 @@
 //!   negotiation  which algorithms and which traffic both ends agree on, and why not
 //!   groups       key exchange: public values and the shared secret
 //!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
-//!   signatures   keys that sign, and choosing how        authentication  what AUTH payloads prove (RFC 7296 2.15)
-//!   identity     what ID payloads name                   certificate  chains that prove them
+//!   signatures   signing keys, choice of the algorithm   authentication  the data that AUTH covers (RFC 7296 2.15)
+//!   identity     the contents of ID payloads             certificate  chains that prove identities
 //! ```
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! IKE messages (RFC 7296 section 3): from bytes, and back.
 //!
 //! What was parsed borrows the bytes it was read from. Printing it gives the same bytes again, but for reserved bits:
-//! these are ignored when read and zero when sent, as the RFC wants.
+//! these are ignored when read and zero when sent, as the RFC requires.
 //!
 //! ```text
 //!   header      28 bytes in front of every message       payload     the chain of payloads, and what each holds

@@ -32,8 +32,8 @@ pub fn key_len(prf: Prf) -> usize {
 /// in order.
 ///
 /// # Panics
-/// If more than 255 blocks are asked for: an error of the caller, never of a peer, as no negotiated suite needs as
-/// much.
+/// If more than 255 blocks are requested. No negotiated suite needs as many, so only a wrong caller causes it, never a
+/// peer.
 pub fn prf_plus(key: &PrfKey, seed: &[&[u8]], len: usize) -> Zeroizing<Vec<u8>> {
     // INVARIANT: as long as it ever gets, so that no copy is left behind by growing.
     let mut output = Zeroizing::new(Vec::with_capacity(len));

@@ -3,7 +3,7 @@
 //! ```text
 //!   method 1       RSA, PKCS#1 v1.5                                    RFC 7296 3.8
 //!   method 9…11    ECDSA with one hash for each curve, r | s           RFC 4754
-//!   method 14      an AlgorithmIdentifier says what it is              RFC 7427, RFC 8420
+//!   method 14      an AlgorithmIdentifier names the algorithm          RFC 7427, RFC 8420
 //! ```
 //!
 //! The library draws the random numbers that RSA blinds with and ECDSA needs; they are no part of any protocol.
@@ -29,7 +29,7 @@ pub enum Hash {
     Sha384,
     /// SHA2-512.
     Sha512,
-    /// None: the algorithm hashes by itself, as Ed25519 does.
+    /// None: hashing is part of the algorithm, as in Ed25519.
     Identity,
 }
 

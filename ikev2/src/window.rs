@@ -1,6 +1,6 @@
 //! Message IDs, windows and retransmission (RFC 7296 2.1 to 2.3), as functions of state and time.
 //!
-//! Each end of an IKE SA has one of both for the requests of each direction:
+//! Each end of an IKE SA has one of each:
 //!
 //! ```text
 //!   Requests    those sent: which ID comes next, which are unanswered, when each is sent again, when to give up
@@ -13,7 +13,8 @@ mod responses;
 pub use requests::{Due, Requests, Schedule};
 pub use responses::{Received, Responses};
 
-/// How many requests may be unanswered at a time, however many the peer allows (RFC 7296 2.3: 1 unless it says more).
+/// How many requests may be unanswered at a time, even if the peer allows more (RFC 7296 2.3: without SET_WINDOW_SIZE
+/// it allows 1).
 pub const MAX_WINDOW: u32 = 16;
 
 /// The datagrams of one message: several if it was cut into fragments.

@@ -1,5 +1,5 @@
 //! Real exchanges of strongSwan's charon: every message is read and printed, opened with the keys that charon logged,
-//! and refused when a byte of it is changed. `vectors/README.md` says where they come from.
+//! and refused when a byte of it is changed. `vectors/README.md` describes where they come from.
 
 use ikev2::{
     encrypted::{Content, MessageKey, OpenError},
@@ -87,7 +87,7 @@ fn every_encrypted_message_is_opened_and_its_payloads_printed_as_they_were_read(
     }
 }
 
-/// Printing gives payloads that are read as the same; says how many are AUTH.
+/// Prints the payloads, reads them again and compares. Returns how many are AUTH.
 fn check(header: &Header, payloads: &[Payload<'_>]) -> usize {
     let message = Message {
         header: *header,

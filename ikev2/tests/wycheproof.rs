@@ -1,4 +1,4 @@
-//! Wycheproof's cases, each with the verdict that it wants.
+//! Wycheproof's cases, each with the result that it expects.
 
 use std::{fs::File, path::Path};
 

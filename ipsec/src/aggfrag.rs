@@ -29,7 +29,7 @@ use crate::wire::ip::{v4, v6};
 pub const PROTOCOL: u8 = 144;
 
 /// Bytes of data blocks in each payload of `sa` over a path of `path_mtu`; 0 if none fits. RFC 9347 2.2.8: the outer
-/// path decides, whatever the inner packets are.
+/// path decides, not the inner packets.
 pub fn payload_capacity(sa: &SaConfig, path_mtu: usize) -> usize {
     let wanted = sa.aggfrag.map_or(0, |aggfrag| usize::from(aggfrag.size));
     let packet_len = match wanted {

@@ -42,7 +42,7 @@ pub enum Command {
     GetSpi {
         /// Outer source.
         source: IpAddr,
-        /// Outer destination, ours.
+        /// Outer destination, a local address.
         destination: IpAddr,
         /// ESP or AH.
         protocol: Protocol,
@@ -92,9 +92,9 @@ impl Command {
 pub enum Answer {
     /// It is done.
     Done,
-    /// The associations asked for.
+    /// The associations requested.
     Sas(Vec<SaReport>),
-    /// The policies asked for.
+    /// The policies requested.
     Policies(Vec<PolicyReport>),
     /// The SPI reserved.
     Spi(Spi),

@@ -2,12 +2,12 @@
 
 /// Why a packet was dropped.
 ///
-/// RFC 4301 4.4.2.1 and RFC 4303 ask for an audit event for most of these; a gateway counts them by reason and
-/// security association, never logs them one by one.
+/// RFC 4301 4.4.2.1 and RFC 4303 require an audit event for most of these. A gateway counts them by reason and security
+/// association and does not log each one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Dropped {
-    /// Shorter than its own headers say, or headers that contradict each other.
+    /// Shorter than the length in its headers, or its headers contradict each other.
     Malformed,
     /// IPv6 extension headers that loop, overrun the packet or are too many.
     BadExtensionChain,
@@ -37,7 +37,7 @@ pub enum Dropped {
     SourceNotOfAssociation,
     /// No policy matches this traffic (RFC 4301 5.1, 5.2).
     NoPolicy,
-    /// A policy says discard.
+    /// The matching policy has the action discard.
     PolicyDiscard,
     /// Policy demands protection and no association exists yet (RFC 4301 5.1).
     Acquire,

@@ -365,8 +365,8 @@ impl Trailer {
         (text_len + TRAILER_LEN).wrapping_neg() & (config.suite.align() - 1)
     }
 
-    /// Zeros that hide the length. RFC 4303 2.7: only where the plaintext says its own length, so never in transport
-    /// mode.
+    /// Zeros that hide the length. RFC 4303 2.7: only where the plaintext contains its own length (an IP packet does),
+    /// so never in transport mode.
     fn confidentiality(config: &SaConfig, plaintext_len: usize) -> usize {
         if config.mode == Mode::Transport {
             0

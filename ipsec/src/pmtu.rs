@@ -6,7 +6,7 @@
 //!                         ├──► Report(mtu)  ──► report ──► ICMP to the sender (RFC 4301 8.2.1)
 //!                         └──► FragmentOuter   IPv6 up to 1280, which every link must carry
 //!   outer ICMP   ──► TooBigMessage::read ──► accepted_mtu ──► a smaller path MTU (RFC 4301 8.2.2)
-//!   TCP SYN      ──► clamp_mss, so that TCP never gets there
+//!   TCP SYN      ──► clamp_mss, so that TCP segments fit
 //! ```
 
 mod clamp;
@@ -52,7 +52,7 @@ pub fn payload_mtu(sa: &SaConfig, room: usize) -> usize {
 }
 
 /// The largest packet that a bundle carries over a path of `path_mtu`. `layers` go from the outermost inwards; each
-/// says how many bytes of headers stay outside, `None` in tunnel mode.
+/// has the number of header bytes that stay outside, `None` in tunnel mode.
 pub fn bundle_mtu<'a>(
     layers: impl Iterator<Item = (&'a SaConfig, Option<usize>)>,
     path_mtu: usize,

@@ -101,7 +101,7 @@ pub enum Level {
     Use,
     /// Protect or do not pass.
     Require,
-    /// Like `require`, and only with associations of this reqid; `None` asks the gateway to choose one.
+    /// Like `require`, and only with associations of this reqid; `None` lets the gateway choose one.
     Unique(Option<Reqid>),
 }
 

@@ -56,11 +56,11 @@ pub enum SuiteError {
         /// Bytes given.
         given: usize,
     },
-    /// An AEAD algorithm authenticates by itself and takes no integrity algorithm beside it.
+    /// An integrity algorithm was given with an AEAD algorithm, which needs none.
     AeadWithIntegrity(Encryption),
     /// Neither encryption nor integrity.
     Nothing,
-    /// The wanted ICV length is not one the algorithm has.
+    /// The algorithm does not have this ICV length.
     IcvLength(usize),
 }
 

@@ -39,7 +39,7 @@ impl UnprotectedHeaders {
         Self::up_to(packet, |chain| (chain.upper_at, chain.named_at))
     }
 
-    /// IPv4 has one place for what comes in behind the headers; `of_v6` says which of IPv6's is meant.
+    /// In IPv4, ESP or AH follows the header and its options. In IPv6 two places are possible: `of_v6` chooses one.
     fn up_to(packet: &[u8], of_v6: fn(&Chain) -> (usize, usize)) -> Result<Self, Dropped> {
         let (len, named_at) = match Ip::new_checked(packet)? {
             Ip::V4(ipv4) => (ipv4.header_len(), PROTOCOL_AT),

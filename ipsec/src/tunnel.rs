@@ -9,14 +9,14 @@ use crate::wire::udp::{self, Encapsulated, Udp, UdpFields};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// The outer TTL or hop limit. RFC 4301 5.1.2.1 note 2 leaves it to us; the inner one does not travel outside.
+/// The outer TTL or hop limit. RFC 4301 5.1.2.1 note 2 leaves it to the implementation; the inner one is not copied.
 pub const HOP_LIMIT: u8 = 64;
 
 /// The two bits of ECN in a traffic class (RFC 3168 5).
 const ECN: u8 = 0b11;
 
 /// The meaning of an outer IP header, and of the UDP header behind it if there is one. A sink either writes it
-/// ([`Outer::emit`]) or asks the kernel to (socket options).
+/// ([`Outer::emit`]) or has the kernel write it (socket options).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outer {
     /// Source address.
@@ -29,8 +29,8 @@ pub struct Outer {
     pub ports: Option<(u16, u16)>,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// IPv4's don't-fragment bit. Over IPv6, where routers never fragment, whether this host must not either; a
-    /// packet read from IPv6 says true.
+    /// IPv4's don't-fragment bit. Over IPv6, where routers never fragment: whether this host must not fragment either;
+    /// true for a packet read from IPv6.
     pub dont_fragment: bool,
     /// TTL or hop limit.
     pub hop_limit: u8,
@@ -81,10 +81,10 @@ impl Outer {
         }
     }
 
-    /// Reads the outer headers of a whole packet; also says where ESP or AH begins. RFC 3948 2.2, 2.3: a UDP payload
+    /// Reads the outer headers of a whole packet. Also returns where ESP or AH begins. RFC 3948 2.2, 2.3: a UDP payload
     /// that starts with four zero bytes is IKE's, one byte 0xff a keepalive; neither is ESP.
     ///
-    /// Where link padding may follow the packet, [`Outer::payload`] says where ESP or AH ends as well.
+    /// Where link padding may follow the packet, use [`Outer::payload`], which also returns where ESP or AH ends.
     pub fn read(packet: &[u8]) -> Result<(Self, usize), Dropped> {
         Self::payload(packet).map(|(outer, payload)| (outer, payload.start))
     }

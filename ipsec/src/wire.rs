@@ -5,8 +5,8 @@
 //!   meaning ──► Fields::emit    ──► bytes          lengths and checksums are computed, never passed in
 //! ```
 //!
-//! A view borrows the bytes it read and ends where its own length field says: link padding behind a packet is never
-//! seen. Only here are network bytes addressed by position; all other modules use a view.
+//! A view borrows the bytes it read and ends at the length in its own length field: link padding behind a packet is
+//! left out. Only here are network bytes addressed by position; all other modules use a view.
 
 pub mod ah;
 pub mod checksum;

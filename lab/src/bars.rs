@@ -124,7 +124,7 @@ impl Bar {
         }
     }
 
-    /// How much of what is asked a value is: 1 is the limit, and more is better.
+    /// A value as a share of the limit: 1 is the limit, and more is better.
     pub fn share(&self, value: f64) -> Option<f64> {
         match (self.at_least, self.at_most) {
             (Some(least), _) if least > 0.0 => Some(value / least),
@@ -163,7 +163,7 @@ fn pair(bar: &Bar, record: &Record, records: &[Record]) -> Option<(f64, f64)> {
     Some((value(record, &bar.figure)? - less, below))
 }
 
-/// A figure by its name; a reading by its name, where `*` stands for both gateways and the larger counts.
+/// A figure by its name; a reading by its name, where `*` matches both gateways and the larger value counts.
 fn value(record: &Record, name: &str) -> Option<f64> {
     if let Some(figure) = record.figures.get(name) {
         return Some(*figure);

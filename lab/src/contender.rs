@@ -48,7 +48,7 @@ pub trait Contender {
     /// What distinguishes it from its neighbours, as `suite = aes-128-gcm`.
     fn factors(&self) -> BTreeMap<String, String>;
 
-    /// What it promises for the wire between the gateways; the check holds it to that.
+    /// The declared protection on the wire between the gateways, which the check verifies.
     fn protection(&self) -> Protection;
 
     /// Where the wire must be captured for this contender.
@@ -109,7 +109,7 @@ pub enum CapturePoint {
     Sender,
 }
 
-/// What a contender promises for the wire.
+/// The declared protection of a contender on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
@@ -136,7 +136,7 @@ fn tun_device(topology: &Topology) -> Result<(), Absence> {
     Ok(())
 }
 
-/// What a program answers when asked for its version, under the program's name.
+/// The program's name and the version that it prints.
 fn version_of(host: &dyn Host, command: Command) -> Option<(String, String)> {
     let answer = host.must(&command, Duration::from_secs(3)).ok()?;
     let name = Path::new(&command.program)

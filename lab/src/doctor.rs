@@ -114,7 +114,7 @@ fn tool((name, purpose, package, weight): &(&str, &str, &str, Weight)) -> Findin
     }
 }
 
-/// Where the kernel's own contenders can be tried whatever kernel runs.
+/// Whether a guest can be booted, whose kernel has the kernel's contenders even if the running one lacks them.
 fn guest() -> Finding {
     match guest::absence() {
         None => finding(

@@ -142,13 +142,13 @@ impl Experiment<'_> {
         left.estimate(|case| self.cases[case].load.takes(self.cases[case].duration)) + more
     }
 
-    /// Why a case cannot be measured here, if it cannot, and which intrusive meters that are asked for cannot look.
-    /// Where no load is here at all, there is no experiment.
+    /// Why a case cannot be measured here, if so, and which of the configured intrusive meters are absent. An error
+    /// where no load is present at all.
     fn absences(&mut self) -> Result<Absences, Fault> {
         let Some(first) = self.cases.first() else {
             return Ok(Default::default());
         };
-        // What holds gateways back comes with their own topologies; whether it can be had is asked below.
+        // CPU quotas are left out here; whether they are available is checked below.
         let spec = TopologySpec {
             share: None,
             ..first.topology_spec.clone()
@@ -225,7 +225,7 @@ impl Experiment<'_> {
         self.record(&planned, plan, TrialResult::with(outcome))
     }
 
-    /// A meter that cannot look stands in a row of its own, behind all cases.
+    /// An absent meter gets a row of its own, after all cases.
     fn without(&self, intrusive: IntrusiveMeter, absence: Absence, plan: &Plan) -> Record {
         let mut record = self.absent(0, absence, plan);
         record.order = self.cases.len() + intrusive as usize;

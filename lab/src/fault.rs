@@ -16,7 +16,7 @@ pub enum Fault {
         /// How long it was given.
         after: Duration,
     },
-    /// The user asked to stop.
+    /// The user stopped the run.
     Interrupted,
 }
 

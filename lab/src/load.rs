@@ -37,7 +37,7 @@ pub enum Direction {
     Both,
 }
 
-/// How much a load asks of its path.
+/// How much traffic a load offers to its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
     /// As much as the path carries.
@@ -53,11 +53,11 @@ pub enum Demand {
 /// The ends of a load.
 #[derive(Clone, Copy)]
 struct Ends<'topology> {
-    /// Who sends, or asks.
+    /// The host that sends, or sends requests.
     from: &'topology dyn Host,
-    /// Who receives, or answers.
+    /// The host that receives, or sends responses.
     to: &'topology dyn Host,
-    /// Where that one listens.
+    /// The address on which that host listens.
     address: IpAddr,
 }
 
@@ -84,13 +84,13 @@ pub trait Load {
     /// Its name in records.
     fn id(&self) -> &str;
 
-    /// How much it asks of the path.
+    /// How much traffic it offers to the path.
     fn demand(&self) -> Demand;
 
     /// Whether the tool is on the end hosts.
     fn presence(&self, topology: &Topology) -> Result<(), Absence>;
 
-    /// About how long it takes when it is asked to last so long.
+    /// About how long a run of this duration takes.
     fn takes(&self, duration: Duration) -> Duration {
         duration
     }

@@ -68,7 +68,7 @@ impl Plan {
         }
     }
 
-    /// About how long it will take: the load of every trial, which `load` knows of a case, and what surrounds it.
+    /// About how long it will take: the load of every trial (`load` returns that of a case), and what surrounds it.
     pub fn estimate(&self, load: impl Fn(usize) -> Duration) -> Duration {
         let trials = self.trials.iter();
         trials.map(|trial| load(trial.case) + TRIAL_OVERHEAD).sum()

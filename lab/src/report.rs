@@ -1,5 +1,5 @@
 //! A report is made from records alone: a text table for the terminal, a page for the browser, a comparison of two
-//! runs, and an export. [`findings`] computes what the records say; the other modules show it.
+//! runs, and an export. [`findings`] computes the figures; the other modules show them.
 
 mod canary;
 pub mod chart;

@@ -1,6 +1,6 @@
 //! The one source of chance in a plan: a recorded seed gives the same order on every machine and in every version.
 
-/// SplitMix64: tiny, well mixed, and fixed for ever, because old records must be repeatable.
+/// SplitMix64: small and well mixed. It must never change, because old records must be repeatable.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitMix64(u64);
 

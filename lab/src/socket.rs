@@ -1,4 +1,4 @@
-//! What the lab asks of sockets beyond the standard library: options, and packet sockets on one interface.
+//! Sockets beyond the standard library: options, and packet sockets on one interface.
 
 use std::ffi::CString;
 use std::io;

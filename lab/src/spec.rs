@@ -1,4 +1,4 @@
-//! What a user asks for: a TOML file. It names contenders, what the testbed and the load are like, and lists of values
+//! The spec of an experiment: a TOML file. It names contenders, the settings of testbed and load, and lists of values
 //! for any factor; the reader multiplies them out into [`Cell`]s. Every error has its place in the file.
 //!
 //! ```text
@@ -40,7 +40,7 @@ pub(crate) use complaint::SpecError;
 pub(crate) use preset::Preset;
 pub(crate) use programs::Programs;
 
-/// An experiment as it was asked for.
+/// An experiment as specified.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Spec {
     /// The study's name.
@@ -57,7 +57,7 @@ pub(crate) struct Spec {
     pub reference: String,
     /// What is measured in each round.
     pub cells: Vec<Cell>,
-    /// What was asked for and cannot exist, one sentence each.
+    /// Combinations that were specified and are impossible, one sentence each.
     pub skipped: Vec<String>,
     /// What the preset leaves out, in the study's own words.
     pub leaves_out: Option<String>,

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP ask for a stop; every wait of the lab looks at this flag. A second request ends the
+//! Ctrl-C, SIGTERM and SIGHUP request a stop; every wait of the lab checks this flag. A second request ends the
 //! process at once, which is safe because nothing the lab made outlives it (see `testbed::isolate`).
 
 use std::io;
@@ -27,18 +27,18 @@ impl Stop {
         Stop(Box::leak(Box::new(AtomicBool::new(false))))
     }
 
-    /// Asks for the stop.
+    /// Requests the stop.
     pub fn ask(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a stop was asked for.
+    /// Whether a stop was requested.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// Installs `handler` for `signal`, without restarting interrupted system calls: waits must notice.
+/// Installs `handler` for `signal`, without restarting interrupted system calls: waits must return.
 pub(crate) fn catch(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     // SAFETY: an all-zero sigaction is a valid value; both pointers live for the call; the handlers passed here only
     // touch atomics and call async-signal-safe functions.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! With an impairment a fifth host bridges the middle of the wire; on a path whose MTU shrinks it is a router. A *pair*
-//! is two hosts alone, each its own gateway, as transport mode wants them:
+//! is two hosts alone, each its own gateway, as transport mode needs them:
 //!
 //! ```text
 //!   client = left ── wan ── right = server

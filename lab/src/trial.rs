@@ -31,7 +31,7 @@ pub(crate) struct TrialContext<'a> {
     pub capture: Option<&'a mut CaptureWriter>,
 }
 
-/// What a trial gives: the outcome, and what is worth knowing beside it.
+/// The result of a trial: the outcome, and what is recorded with it.
 pub(crate) struct TrialResult {
     /// For the record.
     pub outcome: Outcome,

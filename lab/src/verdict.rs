@@ -1,7 +1,6 @@
-//! What limited a trial: the link, the generator, the share of a processor that a gateway was given, one saturated
-//! processor and whose, the cipher, copies and system calls, or drops and where; from the meters alone, with the
-//! evidence. Without evidence the verdict is `unknown`. Trials under an intrusive meter know more: only a profile
-//! separates cipher from headers.
+//! What limited a trial: the link, the generator, the CPU quota of a gateway, one saturated processor and its host, the
+//! cipher, copies and system calls, or drops and where; from the meters alone, with the evidence. Without evidence the
+//! verdict is `unknown`. Trials under an intrusive meter show more: only a profile separates cipher from headers.
 
 mod finding;
 mod losses;
@@ -150,7 +149,7 @@ fn idle(readings: &Readings) -> Option<String> {
     })
 }
 
-/// What the kernel's accounting cannot know, where the verdict rests on it.
+/// A note on what the kernel's accounting leaves out, where the verdict depends on it.
 fn hidden(limit: &str, readings: &Readings) -> Option<String> {
     let by_time = matches!(limit, "core" | "gateways" | "copies" | "unknown");
     let interrupts = *readings.get("machine.irq_s")?;

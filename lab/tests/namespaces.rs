@@ -1,8 +1,8 @@
-//! The real testbed, on this machine: links that carry, an ear that hears what the kernel sends, programs that end when
-//! they must. The kernel itself is the judge of the capture: its own segmentation must equal ours.
+//! The real testbed, on this machine: links that carry packets, a capture of what the kernel sends, programs that end
+//! when they must. The capture is compared with the kernel: its segmentation must equal the lab's.
 //!
 //! It has a `main` of its own because the lab enters its namespaces before any thread exists, and the ordinary test
-//! harness is all threads. Its last line is the harness's, so that whoever counts tests counts these.
+//! harness starts threads. Its last line has the harness's format, so that scripts that count tests count these.
 
 #[path = "namespaces/filled.rs"]
 mod filled;
@@ -143,7 +143,7 @@ fn plain_is_plain(testbed: &mut Namespaces) {
 }
 
 /// 10 000 bytes in pieces of 1400 by UDP_SEGMENT (103 at level 17), first left to the virtual hardware, then cut by the
-/// kernel. What the ear hears of the first must become what it hears of the second.
+/// kernel. The first capture, segmented by the lab, must equal the second.
 fn segmentation(testbed: &mut Namespaces) {
     let topology = built(testbed);
     said(&*topology.left, "ping -c 1 -W 2 -q 192.0.2.2");
@@ -359,7 +359,7 @@ fn pair(testbed: &mut Namespaces) {
     assert!(carried(&topology, &Iperf3::default(), 1).goodput_bps > 1e7);
 }
 
-/// What is inside passes by itself, too: without a tunnel a topology of two families is like any other.
+/// The inner family also passes without a tunnel: a topology of two families is then like any other.
 fn families(testbed: &mut Namespaces) {
     let of = |layout, word| TopologySpec {
         layout,
@@ -391,7 +391,7 @@ fn families(testbed: &mut Namespaces) {
     assert!((each / 1452.0 - 1.0).abs() < 0.02, "{steady:?}");
 }
 
-/// The kernel routes in the middle, and ping says what it said.
+/// The kernel routes in the middle; ping prints its ICMP errors.
 fn narrowing(testbed: &mut Namespaces) {
     for answers in [true, false] {
         let path = PathMtuChange {

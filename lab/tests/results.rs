@@ -1,4 +1,4 @@
-//! The long runs that the repository keeps: whoever opens them years later must get the same figures out of them.
+//! The long runs kept in the repository: later versions must compute the same figures from them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The whole road of an experiment (plan, testbed, check, load, meters, record, report) with fakes: in milliseconds and
-//! without root. What is tested here is the lab's judgement, not a network.
+//! A whole run of an experiment (plan, testbed, check, load, meters, record, report) with fakes: in milliseconds and
+//! without root. It tests the decisions of the lab, not a network.
 
 #[path = "road/fake.rs"]
 mod fake;
@@ -87,7 +87,7 @@ fn run_rest(
     run_under(journal, file, behaviours, rounds, done, &mut [])
 }
 
-/// With intrusive meters, which every case asks for.
+/// With intrusive meters for every case.
 fn run_under(
     journal: &mut Journal,
     file: PathBuf,

@@ -136,7 +136,7 @@ fn leaky_vector_control(secret: &[u8; 16]) -> u32 {
 }
 
 /// Welch's t between the times for texts that are all alike and for texts that are all different. A value beyond 4.5
-/// deserves a closer look; it is printed and not judged, because the machine's noise is in it as well.
+/// should be examined; it is printed but fails nothing, because it includes the machine's noise.
 fn time(suite: &Suite) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("sse4.1") {

@@ -37,7 +37,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// Whether the cipher authenticates too, so that no integrity algorithm may stand beside it.
+    /// Whether the cipher authenticates too, so that it must not be combined with an integrity algorithm.
     pub fn is_aead(self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
 //! The ciphers of IPsec, run over many packets at once.
 //!
-//! This crate knows keys and byte ranges, never packets. A caller builds one [`Key`] per security association,
-//! describes each packet as a job and hands over many jobs in one call, so that a kernel may keep several
+//! This crate handles keys and byte ranges, not packets. A caller builds one [`Key`] per security association,
+//! describes each packet as a job and passes many jobs in one call, so that a kernel may keep several
 //! packets in flight where one packet's chain (CBC, HMAC) would leave the processor idle.
 //!
 //! ```text

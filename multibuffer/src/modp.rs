@@ -91,13 +91,12 @@ fn known(prime: KnownPrime) -> Field {
 pub enum PublicValueError {
     /// It has not the length of the group's prime (RFC 7296 3.4).
     Length {
-        /// Bytes that the group wants.
+        /// Bytes that the group requires.
         expected: usize,
         /// Bytes received.
         received: usize,
     },
-    /// It is 0, 1, or not smaller than the prime less one, so that the secret would be known to everybody (RFC 6989
-    /// 2.1).
+    /// It is 0, 1, or not smaller than the prime less one, so that the secret could be guessed (RFC 6989 2.1).
     OutOfRange,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     zeroing,
 };
 
-/// Bytes of an AES block, and of the key that PRFs made of AES want.
+/// Bytes of an AES block, and of the key of PRFs based on AES.
 const AES_KEY_BYTES: usize = 16;
 
 /// A pseudorandom function.

@@ -78,7 +78,7 @@ fn keys() -> Vec<Key> {
     keys
 }
 
-/// Seals, opens, opens again what is no longer genuine, and signs; how often the heap was asked for memory.
+/// Seals, opens, opens altered packets, and signs. Returns the number of heap allocations.
 fn allocations(key: &Key, room: &mut [Vec<u8>]) -> u64 {
     let (plain, iv) = ([5; 1408], Iv::new(&[6; 16][..key.iv_len()]));
     let before = ALLOCATIONS.get();

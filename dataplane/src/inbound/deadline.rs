@@ -1,4 +1,4 @@
-//! When commit stops waiting for a lost AGGFRAG payload: known to the thread that reads, so that it wakes up then.
+//! The time when commit stops waiting for a lost AGGFRAG payload. The reading thread reads it and wakes up then.
 
 use crate::clock;
 use crate::io::Wait;

@@ -30,7 +30,7 @@ pub(super) struct InboundPacket {
 pub(super) enum LayerHeader {
     Esp(esp::InboundEsp),
     Ah(ah::InboundAh),
-    /// None of its own: the packet came in another one's AGGFRAG payload.
+    /// None: the packet came in the AGGFRAG payload of another one.
     Inside,
 }
 

@@ -1,5 +1,5 @@
-//! RFC 4301 5.2: may a packet that came through these SAs pass, and through which device is it given to the kernel? The
-//! device carries policy's answer with the packet.
+//! RFC 4301 5.2: whether a packet that came through these SAs may pass, and through which device it is written to the
+//! kernel. The device conveys the result of the policy check.
 //!
 //! ```text
 //!   in and fwd allow it ──► the first device    the kernel delivers or forwards it, by its destination
@@ -15,7 +15,7 @@ use ipsec::Dropped;
 use ipsec::database::{Allowed, SaIndex, Snapshot};
 use ipsec::packet::{FlowTemplate, Outline};
 
-/// Checks packets against policy; remembers the last answer, as most packets are followed by another one of their flow.
+/// Checks packets against policy; keeps the last result, as most packets are followed by another one of their flow.
 #[derive(Default)]
 pub(super) struct PolicyCheck {
     last: Option<LastAllowed>,

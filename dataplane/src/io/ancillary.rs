@@ -63,7 +63,7 @@ impl SocketAddress {
     }
 }
 
-/// What one control message says.
+/// One control message, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ControlMessage {
     /// The packet's destination: a local address.
@@ -105,7 +105,7 @@ const WORD_BYTES: usize = size_of::<usize>();
 const HEADER_BYTES: usize = WORD_BYTES + 8;
 
 impl ControlBuffer {
-    /// Bytes for every message that is sent or asked for here, including the error report with an IPv6 offender, and
+    /// Bytes for every message that is sent or enabled here, including the error report with an IPv6 offender, and
     /// IPv6 extension headers of any likely length.
     pub const BYTES: usize = 1024;
 
@@ -248,7 +248,7 @@ fn meaning(message: &[u8]) -> Option<ControlMessage> {
     }
 }
 
-/// struct sock_extended_err: errno, origin, type, code, padding, info (the MTU if the errno says too big).
+/// struct sock_extended_err: errno, origin, type, code, padding, info (the MTU if errno is EMSGSIZE).
 fn mtu_report(report: &[u8]) -> Option<ControlMessage> {
     let word = |at: usize| Some(u32::from_ne_bytes(*report.get(at..)?.first_chunk()?));
     let (mtu, local) = (word(8)?, *report.get(4)? == libc::SO_EE_ORIGIN_LOCAL);

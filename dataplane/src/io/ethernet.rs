@@ -25,10 +25,10 @@
 //! [`MAX_ICMP_ERRORS_PER_SECOND`].
 //!
 //! **Checksums and trains.** A packet from a host in another namespace, or coalesced by the device (GRO), has an
-//! unfinished checksum and may be a train: the ring's virtio header says so, and the engine handles it as it does for a
-//! TUN device. A train is larger than a frame of the ring: it waits whole in the socket's receive queue. In the other
-//! direction trains leave through a packet socket with virtio headers, and the device segments them; where that fails
-//! they are segmented here, after one warning.
+//! unfinished checksum and may be a train: both are in the ring's virtio header, and the engine handles them as it does
+//! for a TUN device. A train is larger than a frame of the ring: it waits whole in the socket's receive queue. In the
+//! other direction trains leave through a packet socket with virtio headers, and the device segments them; where that
+//! fails they are segmented here, after one warning.
 //!
 //! **Not supported**: this host's own traffic (it neither enters nor leaves the tunnel here), options of IPv4 headers
 //! (passed on unchanged), redirects, and leaving by any other device: such packets are dropped, since they would leave

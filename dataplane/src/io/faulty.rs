@@ -221,7 +221,7 @@ impl<Sink: ProtectedSink> ProtectedSink for FaultySink<Sink> {
             })
             .collect();
         let sent = self.sink.deliver(&runs)?;
-        // The sender is told that all packets were sent, except what the sink itself refused.
+        // All packets are reported as sent, except those that the sink itself refused.
         let given: u64 = bursts.iter().map(Burst::packets).sum();
         let refused = sent.too_big + sent.no_buffer + sent.failed;
         Ok(Sent {

@@ -41,7 +41,7 @@ impl Mapping {
     }
 
     fn map(len: usize, flags: i32, file: i32, offset: i64) -> io::Result<Self> {
-        // SAFETY: a new mapping at a place that the kernel chooses touches no memory of ours.
+        // SAFETY: a new mapping at a place that the kernel chooses touches no existing memory.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

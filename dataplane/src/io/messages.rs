@@ -1,6 +1,6 @@
 //! Many packets in one system call: `recvmmsg` into a receive buffer, `sendmmsg` from bursts. Headers are reused.
 //!
-//! The caller of `recvmmsg` has to say how much room each packet gets before their sizes are known. A receive coalesced
+//! The caller of `recvmmsg` has to give each packet its room before the sizes are known. A receive coalesced
 //! by GRO needs 64 KB; with so much for each, a buffer would hold few small packets. So the room is adapted: *narrow*
 //! places while packets are small, *wide* ones while there are trains. In narrow places the end of a larger packet goes
 //! to an overflow area: a wrong guess costs a copy, never a packet.
@@ -103,7 +103,7 @@ pub(super) struct MessageReceiver {
 pub(super) struct Received<'a> {
     /// Who sent it.
     pub peer: &'a SocketAddress,
-    /// What the kernel says about it.
+    /// Its control messages.
     pub control: &'a ControlBuffer,
 }
 
@@ -298,7 +298,7 @@ pub(super) struct Message {
     pub range: Range<usize>,
     /// How many packets they are.
     pub packets: u64,
-    /// Whether the kernel is asked to segment them (`UDP_SEGMENT`).
+    /// Whether the kernel shall segment them (`UDP_SEGMENT`).
     pub segmented: bool,
     address_len: u32,
 }

@@ -179,7 +179,7 @@ pub(crate) fn receive(
     }
 }
 
-/// Waits until packets to an IPv6 address of ours are taken, for which the kernel takes a moment.
+/// Waits until the kernel has made this IPv6 address local, which takes a moment after it was added.
 pub(crate) fn await_local(address: &str) {
     for _ in 0..1000 {
         let route = Command::new("ip")

@@ -32,7 +32,7 @@ pub enum OpenError {
     System {
         /// What was tried.
         what: String,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
 }

@@ -174,7 +174,7 @@ impl AsFd for RawSource {
     }
 }
 
-/// Makes arrivals of packets and what the kernel says about them.
+/// Makes arrivals from packets and their control messages.
 pub(super) struct Reader {
     pub family: Family,
     pub protocol: NativeProtocol,

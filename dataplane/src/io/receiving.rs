@@ -91,8 +91,8 @@ impl SocketReceiver {
     }
 }
 
-/// Whether the socket itself is unusable. All other errors come from the network: whoever can send ICMP can cause them
-/// as fast as they are read, and must not be able to stop a gateway.
+/// Whether the socket itself is unusable. All other errors come from the network: any sender of ICMP can cause them as
+/// fast as they are read, and must not be able to stop a gateway.
 fn is_fatal(error: &io::Error) -> bool {
     let ours = [libc::EBADF, libc::ENOTSOCK, libc::EINVAL, libc::EFAULT];
     error

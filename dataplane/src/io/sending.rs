@@ -60,8 +60,8 @@ impl<S: SocketSink> OutOfBandSender for OutOfBand<S> {
     }
 }
 
-/// Sends all messages of the batch in order, and empties it. A message that the kernel refuses for good is counted,
-/// unless `rescue`, which is given the message and the error, returns that it has handled it.
+/// Sends all messages of the batch in order, and empties it. A message that the kernel refuses permanently is
+/// counted, unless `rescue`, called with the message and the error, returns true: then it has handled the message.
 pub(super) fn send_all<'a>(
     socket: &Socket,
     batch: &mut SendBatch,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub type SocketOpener =
     Arc<dyn Fn(AddressFamily, SocketType, Option<Protocol>) -> io::Result<OwnedFd> + Send + Sync>;
 
-/// Checks a path MTU reported by the network, which anybody can forge: given the packet's destination, the reported MTU
+/// Checks a path MTU reported by the network, which can be forged: given the packet's destination, the reported MTU
 /// and as much as was quoted of what follows the outer header, returns the MTU to use, if any.
 pub type MtuReportCheck = Arc<dyn Fn(IpAddr, u32, &[u8]) -> Option<u32> + Send + Sync>;
 
@@ -208,7 +208,7 @@ impl Socket {
     }
 
     /// Empties the error queue. A smaller MTU that the kernel itself reports, or that passes the check, is put into the
-    /// PMTU cache; other reports are ignored, because anybody can forge them. Returns whether the kernel itself
+    /// PMTU cache; other reports are ignored, because they can be forged. Returns whether the kernel itself
     /// reported one.
     pub fn drain_errors(&self) -> bool {
         let (mut address, mut control) = (SocketAddress::default(), ControlBuffer::default());
@@ -252,7 +252,7 @@ impl Socket {
         header.msg_namelen = SocketAddress::BYTES as u32;
         (header.msg_control, header.msg_controllen) =
             (control.as_mut_ptr().cast(), ControlBuffer::BYTES as _);
-        // SAFETY: the header's pointers are to room that outlives the call, of the lengths it says.
+        // SAFETY: the header's pointers are to memory that outlives the call and has the lengths in the header.
         let result =
             unsafe { libc::recvmsg(self.file.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE) };
         if result < 0 {

@@ -85,7 +85,7 @@ impl<End: ?Sized> Adder<End> {
         }
     }
 
-    /// From the next call on, this end belongs to the set.
+    /// Adds an end, which is used from the next call of the set on.
     pub fn add(&self, end: Box<End>) {
         let waiting = &self.pending.waiting;
         waiting
@@ -107,7 +107,7 @@ impl<End: ?Sized> Adder<End> {
 }
 
 impl SourceSet {
-    /// Reads from these sources, each in its turn, and from those added later; `waker` ends the sleep. At most
+    /// Reads from these sources in turn, and from those added later; `waker` ends the sleep. At most
     /// [`MAX_SOURCES`] are read.
     pub fn of(sources: Vec<Box<dyn PollableSource>>, waker: Waker) -> Self {
         Self {

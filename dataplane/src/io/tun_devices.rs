@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   esp0 ─┐                                    ┌─► esp0                     number 0
-//!   vpn0 ─┼─► TunDevicesSource ──► outbound        inbound ──► TunDevicesSink ─► vpn0     as the association says
+//!   vpn0 ─┼─► TunDevicesSource ──► outbound        inbound ──► TunDevicesSink ─► vpn0     chosen by the SA
 //!   vpn1 ─┘   one device a batch                              └─► vpn1
 //! ```
 //!
@@ -121,7 +121,7 @@ impl TunDevices {
     }
 }
 
-/// Reads from all devices, one a batch, each in its turn.
+/// Reads from all devices in turn, one for each batch.
 pub struct TunDevicesSource {
     /// None while it is deleted.
     first: Option<TunSource>,

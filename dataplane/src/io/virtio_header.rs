@@ -18,7 +18,7 @@ const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
 const ECN: u8 = 0x80;
 
-/// Reads a header that the kernel wrote. None for values that were never asked for (UFO) or that are invalid.
+/// Reads a header that the kernel wrote. None for offloads that were never enabled (UFO) and for invalid values.
 pub(super) fn read(header: &[u8; LEN]) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let size = word(4);

@@ -99,7 +99,7 @@ pub(super) enum OutputBuffer {
 pub(super) struct TooBig {
     pub item: Range<usize>,
     /// Source address of the ICMP error: the host that the sender wanted to reach. A message from an address of this
-    /// host would come in on a device behind which that address does not live, and the kernel would drop it.
+    /// host would arrive from a device with a local source address, and the kernel would drop it as a martian.
     pub reporter: IpAddr,
     pub mtu: usize,
 }

@@ -84,8 +84,8 @@ const LIGHT_BUSY_SHARE: f64 = 0.6;
 const CONFIRMING_INTERVALS: u32 = 2;
 /// Intervals that count in a trial.
 const TRIAL_INTERVALS: u32 = 3;
-/// Gain that the costs must promise before a trial, and gain that the trial must show. MEASURED: rates of equal
-/// intervals of one TCP stream differ by 3 % (2-core VM), and two threads of one lane share caches and locks.
+/// The gain predicted from the costs that starts a trial, and the gain that the trial must show. MEASURED: rates of
+/// equal intervals of one TCP stream differ by 3 % (2-core VM), and two threads of one lane share caches and locks.
 const MIN_PROMISED_GAIN: f64 = 1.1;
 const MIN_MEASURED_GAIN: f64 = 1.05;
 /// With less than this of a processor idle, there is no processor for a worker.

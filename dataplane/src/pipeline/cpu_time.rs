@@ -56,7 +56,7 @@ fn waited(text: &str) -> Option<Duration> {
 }
 
 /// Reads the length of a clock tick, which is cached from then on. Later, after the process has given up access to
-/// files, it could not be read, and the thread that asks would end.
+/// files, it could not be read, and the thread that needs it would end.
 pub fn cache_clock_ticks() {
     let _ = rustix::param::clock_ticks_per_second();
 }

@@ -56,7 +56,7 @@ impl FromStr for Workers {
     }
 }
 
-/// The most workers that can be asked for.
+/// The most workers that can be configured.
 const MAX_WORKERS: usize = 1024;
 
 impl fmt::Display for Workers {

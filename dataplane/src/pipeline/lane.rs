@@ -50,7 +50,7 @@ pub trait Commit<B>: Send {
     fn commit(&mut self, batch: Box<B>);
 }
 
-/// A slot of the ring. A batch whose packets all failed stays in its slot until its turn comes.
+/// A slot of the ring. A batch whose packets all failed stays in its slot until all earlier ones are committed.
 enum Slot<B> {
     Free,
     Ready(Box<B>),
@@ -125,9 +125,9 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
 
     /// Lets `workers` workers take part from the next batch on; with 0, transforms what is on offer itself.
     ///
-    /// INVARIANT: an offered batch is transformed by the thread that claims it and leaves in its turn, so order does
-    /// not depend on this. A worker that does not see the change yet takes one batch more, or comes when it is woken
-    /// again.
+    /// INVARIANT: an offered batch is transformed by the thread that claims it and is committed in order, so order does
+    /// not depend on this. A worker that has not seen the change yet takes one batch more, or starts at its next
+    /// wake-up.
     pub fn set_workers(&mut self, workers: usize) {
         self.lane.workers.store(workers, Ordering::SeqCst);
         if workers == 0 {

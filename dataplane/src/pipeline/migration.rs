@@ -15,8 +15,8 @@ use rustix::fs::{Mode, OFlags};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long a backlog is waited for. A full one of 1000 packets takes about a millisecond; if it never gets empty, our
-/// packets have left it by then.
+/// How long to wait for an empty backlog. A full one of 1000 packets takes about a millisecond; if it never gets empty,
+/// the packets sent before have left it by then.
 const BACKLOG_DRAIN_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Notices that its thread has migrated, and waits for the backlog of the processor that it left.
@@ -62,7 +62,7 @@ impl MigrationGuard {
     }
 }
 
-/// The processor of this thread. It may be another one when the answer is used: then the next call notices.
+/// The processor of this thread. It may change before the result is used: then the next call returns the new one.
 fn processor() -> Option<usize> {
     // SAFETY: the call takes no argument and writes no memory of this process.
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()

@@ -1,6 +1,6 @@
 //! Polling or sleeping, as NAPI does in the kernel: how a thread learns that packets have arrived.
 //!
-//! Sleeping costs a wake-up for every burst; polling costs a processor that another thread may need to bring the next
+//! Sleeping costs a wake-up for every burst; polling costs a processor that another thread may need to receive the next
 //! packet. Which is better depends on the number of processors and threads.
 
 use super::worker::Idle;

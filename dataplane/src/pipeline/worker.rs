@@ -30,7 +30,7 @@ pub enum Idle {
 
 impl Default for Idle {
     /// MEASURED: waking a thread costs about 5 µs on a 2-core VM; polling for longer than twice that takes the
-    /// processor from the thread that would bring the next packet.
+    /// processor from the thread that would pass on the next packet.
     fn default() -> Self {
         Self::Adaptive(Duration::from_micros(10))
     }

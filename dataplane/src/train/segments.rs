@@ -178,7 +178,7 @@ impl Segments {
         }
     }
 
-    /// RFC 791: each segment is a datagram of its own, with an identification of its own.
+    /// RFC 791: each segment is a separate datagram, with its own identification.
     fn renumber_ip(&self, head: &mut [u8], number: u32, payload_len: usize) {
         let len = self.head_len + payload_len;
         if self.is_v6 {

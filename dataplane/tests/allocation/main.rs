@@ -1,4 +1,4 @@
-//! Carrying packets allocates nothing, once every buffer has had its size: an allocator that counts says so.
+//! Carrying packets allocates nothing once every buffer has grown to its size, as a counting allocator shows.
 
 #[path = "../pipeline/world.rs"]
 mod world;

@@ -264,7 +264,7 @@ fn at_a_constant_rate_all_packets_are_equal_and_padding_fills_the_gaps() {
     // As long as 600 bytes allow with blocks of four.
     assert!(lens.iter().all(|len| (577..=580).contains(len)), "{lens:?}");
     assert!(lens.iter().all(|len| *len == lens[0]));
-    // No more than the rate, whatever the machine's load; the first one leaves at once.
+    // No more than the rate, under any load of the machine; the first one leaves at once.
     let most = start.elapsed().as_millis() as u64 / 2 + 1;
     assert!(left.packets <= most, "{} of {most}", left.packets);
     assert!(right.drops[Dropped::Dummy.index()] >= 20);

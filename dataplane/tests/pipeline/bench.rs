@@ -1,4 +1,4 @@
-//! What can be said of a measurement of the engine without a clock: that it is of packets that pass.
+//! Measurements of the engine, without a look at the times: the packets measured must pass the engine.
 
 use crate::world::{ALL_TRAINS, World, database, datagram, gcm, tunnel};
 use dataplane::bench;

@@ -168,7 +168,8 @@ fn transport_mode_behind_a_nat_arrives_with_checksums_that_fit_the_new_address()
     }
 }
 
-/// RFC 3948 3.1.2: without an ICV the checksum inside is all that says whether the packet is what was sent.
+/// RFC 3948 3.1.2: without an ICV only the checksum inside shows whether the packet was changed, so that it must not be
+/// recomputed behind a NAT.
 #[test]
 fn without_authentication_a_checksum_is_left_to_whoever_receives_it() {
     let mut world = behind_a_nat(false);

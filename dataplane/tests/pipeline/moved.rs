@@ -39,14 +39,14 @@ const PACKETS: u64 = 64;
 /// Bytes of payload of each.
 const SIZE: usize = 64;
 
-/// The calling thread goes on on another processor, and may run anywhere.
+/// Moves the calling thread to another processor, and then allows all processors again.
 fn move_on(turn: u64) {
     let cpus = allowed().unwrap();
     pin(&[cpus[turn as usize % cpus.len()]]).unwrap();
     pin(&cpus).unwrap();
 }
 
-/// Trains of one flow, for a reader that is moved whenever it asks for one.
+/// Trains of one flow; the reading thread is moved to another processor before each one.
 struct Moving {
     next: u64,
     item: Vec<u8>,
@@ -156,7 +156,7 @@ fn watch(mut source: UdpSource, came: &Came) {
     }
 }
 
-/// Interrupts the first processor every now and then, before whatever runs there.
+/// Interrupts the first processor from time to time, with a priority above all threads there.
 fn interrupt(came: &Came) {
     pin(&allowed().unwrap()[..1]).unwrap();
     // SAFETY: all-zero bytes are a `sched_param`: it holds numbers alone.
@@ -262,7 +262,7 @@ fn a_committing_thread_that_is_moved_at_every_batch_keeps_the_order() {
         }
         let (packets, overtaken) = over(&wire, without_a_gateway);
         println!("without a gateway: {packets} packets came, {overtaken} overtaken");
-        // The positive control needs the kernel's own thread to come after ours, and two processors.
+        // The positive control needs two processors, and a kernel thread that runs after this one.
         let may_come_first = std::thread::spawn(|| Priority::Realtime.claim().is_ok());
         if may_come_first.join().unwrap() && allowed().unwrap().len() > 1 {
             assert!(overtaken > 0, "this wire shows no disorder at all");

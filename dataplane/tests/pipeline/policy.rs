@@ -148,7 +148,7 @@ fn in_transport_mode_a_packet_is_from_whom_its_association_is_from() {
             world.left_in.put(datagram(number, 100), Offload::default());
             world.send();
         }
-        // Whoever is on the path changes the second one's outer source, which nothing covers.
+        // An attacker on the path changes the outer source of the second packet, which no ICV covers.
         for (number, (bytes, mut arrival)) in world.wire.take_all().into_iter().enumerate() {
             if number == 1 {
                 arrival.outer.source = "203.0.113.77".parse().unwrap();

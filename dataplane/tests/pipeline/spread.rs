@@ -110,7 +110,7 @@ fn flows_take_all_associations_and_each_arrives_whole_and_in_order() {
 fn associations_that_run_at_different_speeds_disturb_no_flow() {
     let mut world = gateways();
     send_mixed(&mut world, 10);
-    // All packets of one SA arrive before those of the next, as if each had a queue of its own.
+    // All packets of one SA arrive before those of the next, as with a receive queue for each SA.
     let mut wire = singly(world.wire.take_all());
     wire.sort_by_key(|burst| std::cmp::Reverse(spi_of(burst)));
     for (burst, arrival) in wire {

@@ -128,7 +128,7 @@ fn transport_mode_gives_each_packet_its_own_header_back() {
             let delivered = world.delivered();
             world.balance();
             assert_eq!(delivered.len(), 2);
-            // Identifications are given anew; etherparse says all else.
+            // Identifications are new, so that the header checksum differs; the other bytes must be equal.
             let anonymous = |packet: &[u8]| {
                 let mut packet = packet.to_vec();
                 packet[4..6].fill(0);

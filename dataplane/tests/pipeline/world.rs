@@ -1,4 +1,4 @@
-//! Two gateways without devices: databases from setkey text, packets that say which they are, ends that remember.
+//! Two gateways without devices: databases from setkey text, numbered packets, sources and sinks in memory.
 
 #![allow(
     dead_code,
@@ -138,7 +138,7 @@ impl Chance {
         self.bytes(len)
     }
 
-    /// Shorter, longer, another byte somewhere, or something else altogether.
+    /// Makes the packet shorter or longer, changes one byte, or replaces it by random bytes.
     pub fn spoil(&mut self, mut packet: Vec<u8>) -> Vec<u8> {
         match self.below(4) {
             0 => packet.truncate(self.below(packet.len() as u64) as usize),
@@ -203,7 +203,7 @@ pub fn segments(item: &[u8], offload: Offload) -> Vec<Vec<u8>> {
     (0..segments.count()).map(packet).collect()
 }
 
-/// A source that hands out what was put in, and a sink that remembers.
+/// A queue in memory: a source returns what was put in, a sink keeps what it gets.
 pub struct Feed<Note>(pub Arc<Mutex<Queue<Note>>>);
 
 type Queue<Note> = VecDeque<(Vec<u8>, Note)>;
@@ -394,7 +394,7 @@ impl World {
         }
     }
 
-    /// One whose packets on the left come out of a device of associations of its own, of which there are none.
+    /// A world whose packets on the left come from a device with associations of its own, but none exists.
     pub fn of_device(interface: u32, hook: Hook) -> Self {
         let mut world = Self::with_hook("", "", ALL_TRAINS, 65_535, Arc::clone(&hook));
         let outbound = Outbound {

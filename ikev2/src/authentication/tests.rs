@@ -103,7 +103,7 @@ fn method_14_begins_with_the_length_of_its_algorithm_identifier() {
     }
 }
 
-/// RFC 4754 3: a P-384 key with method 9 is no signature of method 9, whatever lies in it.
+/// RFC 4754 3: a P-384 key cannot make a signature of method 9, which is for P-256 only.
 #[test]
 fn a_curve_goes_with_its_own_method() {
     let key = &keys()[2];

@@ -55,7 +55,7 @@ pub enum Check {
     RevocationListExpired,
     /// It signed another certificate without being a CA.
     NotCa,
-    /// A CA stands where the certificate of a peer belongs.
+    /// The peer's own certificate is that of a CA.
     IsCa,
     /// More CAs are below it than it allows.
     PathLength,
@@ -74,7 +74,7 @@ pub enum Check {
     },
     /// The peer's certificates can be put together in more ways than are tried.
     TooComplex,
-    /// Something else: what the library says.
+    /// Another error: the library's message.
     Other(String),
 }
 

@@ -137,19 +137,19 @@ impl Certificate {
         self.is_ca
     }
 
-    /// Whether its key may sign AUTH payloads: digitalSignature or nonRepudiation, where it says anything (RFC 4945
+    /// Whether its key may sign AUTH payloads: digitalSignature or nonRepudiation, or no key usage extension (RFC 4945
     /// 5.1.3.2).
     pub(super) fn may_sign_messages(&self) -> bool {
         let usage = self.usage.as_ref();
         usage.is_none_or(|usage| usage.digital_signature() || usage.non_repudiation())
     }
 
-    /// Whether its key may sign certificates, where it says anything (RFC 5280 4.2.1.3).
+    /// Whether its key may sign certificates: keyCertSign, or no key usage extension (RFC 5280 4.2.1.3).
     pub(super) fn may_sign_certificates(&self) -> bool {
         self.usage.as_ref().is_none_or(KeyUsage::key_cert_sign)
     }
 
-    /// Whether it names a purpose that IKE takes, or none (RFC 4945 5.1.3.12).
+    /// Whether it names a purpose that is accepted for IKE, or none at all (RFC 4945 5.1.3.12).
     pub(super) fn is_for_ike(&self) -> bool {
         let purposes = self.purposes.as_ref();
         purposes.is_none_or(|purposes| purposes.0.iter().any(|purpose| PURPOSES.contains(purpose)))
@@ -227,10 +227,10 @@ fn identities(tbs: &TbsCertificate) -> Result<Vec<Identity>, CertificateError> {
     Ok(identities)
 }
 
-/// The identity that stands for a name of subjectAltName; those that IKE cannot carry stand for none.
+/// The identity for a name of subjectAltName; `None` for those that IKE cannot carry.
 fn alternative(name: &GeneralName) -> Option<Identity> {
     match name {
-        // A star in it is no name of a host (RFC 4945 5.1.3.6 knows none).
+        // With a wildcard it is no host name (RFC 4945 5.1.3.6 has no wildcards).
         GeneralName::DnsName(name) if name.as_str().contains('*') => None,
         GeneralName::DnsName(name) => Identity::from_payload(2, name.as_bytes()).ok(),
         GeneralName::Rfc822Name(address) => Identity::from_payload(3, address.as_bytes()).ok(),

@@ -8,7 +8,7 @@ use webpki::{CertRevocationList, OwnedCertRevocationList};
 mod path_error;
 mod validate;
 
-/// What is asked of revocation lists.
+/// How revocation lists are applied.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Revocation {
     /// A certificate that a list revokes is refused; one that no list covers is accepted, and an expired list still
@@ -24,7 +24,7 @@ pub enum Revocation {
 pub struct Trust {
     roots: Vec<Root>,
     lists: Vec<CertRevocationList<'static>>,
-    /// What is asked of the lists.
+    /// How the lists are applied.
     pub revocation: Revocation,
 }
 
@@ -38,7 +38,7 @@ struct Root {
 pub enum TrustError {
     /// It has neither certificates nor lists, in PEM or DER.
     Nothing,
-    /// One in it is malformed or not supported: which, from 1, and what the library says.
+    /// A certificate in it is malformed or not supported: its number, from 1, and the library's message.
     Unusable(usize, String),
 }
 

@@ -140,7 +140,7 @@ fn points_that_are_not_on_the_curve_are_refused() {
     }
 }
 
-/// RFC 7748 6.1 and RFC 8031 3: points of small order give zeroes, whatever the secret.
+/// RFC 7748 6.1 and RFC 8031 3: points of small order give zeroes with every secret.
 #[test]
 fn an_x25519_secret_of_zeroes_is_refused() {
     let small_orders = [

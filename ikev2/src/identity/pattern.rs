@@ -54,7 +54,7 @@ impl FromStr for Pattern {
             return domain(rest).map(Self::AtDomain);
         }
         match text.parse()? {
-            // A star in another place would be taken for more than it is.
+            // A wildcard in another place has no meaning here and could be mistaken for one that matches.
             Identity::Fqdn(name) | Identity::Email(name) if name.contains('*') => {
                 Err(IdentityError::Text)
             }

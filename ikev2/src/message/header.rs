@@ -35,7 +35,7 @@ numbers! {
 pub struct Flags {
     /// Sent by the original initiator of the IKE SA.
     pub initiator: bool,
-    /// The sender could speak a higher major version.
+    /// The sender supports a higher major version.
     pub version: bool,
     /// A response, with the message ID of its request.
     pub response: bool,
@@ -62,7 +62,7 @@ impl Flags {
     }
 }
 
-/// A header of major version 2, but for what says of the payloads behind it: the type of the first, and the length.
+/// A header of major version 2, without the type of the first payload and without the length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The original initiator's SPI.

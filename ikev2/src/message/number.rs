@@ -1,6 +1,6 @@
 //! Numbers that IANA's registry for IKEv2 names, each kind a type of its own.
 
-/// A number that may have a name: an unknown one is kept as it came.
+/// A number that may have a name: an unknown one keeps its value.
 macro_rules! numbers {
     ($(#[$about:meta])* $kind:ident($number:ty) { $($constant:ident = $value:literal, $name:literal;)* }) => {
         $(#[$about])*

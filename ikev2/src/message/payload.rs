@@ -1,4 +1,4 @@
-//! The chain of payloads (RFC 7296 3.2): each says what the next one is and how long it is itself.
+//! The chain of payloads (RFC 7296 3.2): each begins with the type of the next one and its own length.
 
 use super::{
     HEADER_LEN, Malformed, PayloadType, Place, Refusal, TooLong,
@@ -41,11 +41,11 @@ pub struct Payload<'a> {
     /// Whether a receiver that does not know the type must refuse the message. Has no meaning for types that are known,
     /// and is not set for those of RFC 7296.
     pub critical: bool,
-    /// What it says.
+    /// Its contents.
     pub body: Body<'a>,
 }
 
-/// What a payload says.
+/// The contents of a payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body<'a> {
     /// SA: what is proposed, or the one proposal that was chosen (3.3).

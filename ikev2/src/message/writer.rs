@@ -3,7 +3,7 @@
 use super::PayloadType;
 use std::fmt;
 
-/// A payload that its length field of 16 bits cannot describe: too many certificates or proposals on our side.
+/// A payload that its length field of 16 bits cannot describe: too many local certificates or proposals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong(pub PayloadType);
 

@@ -174,7 +174,7 @@ impl Algorithm {
         Integrity::all().find(|row| is_integrity && row.ike == Some(self.id))
     }
 
-    /// Whether it encrypts and authenticates too, so that no integrity algorithm may stand beside it (RFC 7296 3.3).
+    /// Whether it encrypts and authenticates too: then no integrity algorithm is proposed with it (RFC 7296 3.3).
     pub fn is_aead(&self) -> bool {
         self.encryption().is_some_and(|(row, _)| row.icv_len > 0)
     }

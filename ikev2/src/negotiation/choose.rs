@@ -22,7 +22,7 @@ const TYPES: [TransformType; 5] = [
     TransformType::SEQUENCE_NUMBERS,
 ];
 
-/// What the request says of a key exchange besides its proposals.
+/// The key exchange of the request, apart from its proposals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyExchangeOffered {
     /// It has a KE payload of this group.
@@ -33,7 +33,7 @@ pub enum KeyExchangeOffered {
     Ignored,
 }
 
-/// What was chosen. INVARIANT: algorithms that both our offer and the peer's proposal have, at most one of each type.
+/// What was chosen. INVARIANT: algorithms of both the local offer and the peer's proposal, at most one of each type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chosen {
     /// The number of the peer's proposal.
@@ -49,13 +49,13 @@ pub enum Outcome {
     /// This is the answer.
     Chosen(Chosen),
     /// The KE payload has another group than the one that was chosen: answered by INVALID_KE_PAYLOAD with this one, and
-    /// the peer asks again (RFC 7296 1.2 and 1.3).
+    /// the peer repeats the request with it (RFC 7296 1.2 and 1.3).
     OtherGroup(u16),
 }
 
-/// Chooses among the peer's proposals by our order: the first of our offers that fits any of them, and of each type the
-/// first of ours that the peer has too. Only the group is the peer's choice, as long as we offer it: another
-/// would cost a round trip.
+/// Chooses among the peer's proposals by the local order of preference: the first local offer that fits any of them,
+/// and of each transform type the first local algorithm that the peer has too. Only the group is taken from the peer's
+/// KE payload, provided that it is offered here: another one would cost a round trip.
 pub fn choose(
     offered: &[Proposal<'_>],
     ours: &[Offer],
@@ -179,7 +179,7 @@ fn theirs(
     }
 }
 
-/// What we take of one type; none where the offer has none and there may be none.
+/// The accepted algorithms of one type; "none" where the offer has none of the type and the type is optional.
 fn ours(offer: &Offer, kind: TransformType) -> Vec<Algorithm> {
     let ours: Vec<_> = offer.of(kind).collect();
     let is_child = offer.protocol() != Protocol::IKE;
@@ -277,7 +277,7 @@ impl Chosen {
             .is_some_and(|algorithm| algorithm.id == 1)
     }
 
-    /// As it is answered, with our own SPI.
+    /// The proposal of the response, with the own SPI.
     pub fn proposal<'a>(&self, spi: &'a [u8]) -> Proposal<'a> {
         let transforms = self.algorithms.iter().map(Algorithm::transform).collect();
         Proposal {

@@ -1,11 +1,11 @@
-//! Whether the responder's answer is one of our proposals (RFC 7296 2.7): the initiator takes nothing that it did not
-//! offer.
+//! Whether the responder's answer is one of the proposals sent (RFC 7296 2.7): the initiator accepts nothing that it
+//! did not offer.
 
 use super::{Algorithm, Chosen, Difference, Offer, Subject};
 use crate::message::payload::{Protocol, SecurityAssociation, TransformType};
 use std::fmt;
 
-/// Why an answer cannot be taken.
+/// Why an answer is not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum UnfitAnswer {
     /// It has this many proposals, not one.
@@ -18,7 +18,7 @@ pub enum UnfitAnswer {
     Transform(Difference),
 }
 
-/// What the answer chose of `sent`, which were numbered from 1 in their order.
+/// The proposal of `sent` that the answer chose; they were numbered from 1 in their order.
 pub fn confirm(sent: &[Offer], answer: &SecurityAssociation<'_>) -> Result<Chosen, UnfitAnswer> {
     let [proposal] = answer.proposals.as_slice() else {
         return Err(UnfitAnswer::Proposals(answer.proposals.len()));
@@ -50,10 +50,10 @@ pub fn confirm(sent: &[Offer], answer: &SecurityAssociation<'_>) -> Result<Chose
         let ours: Vec<_> = offer.of(kind).collect();
         match theirs.as_slice() {
             [Some(one)] if ours.contains(one) => algorithms.push(*one),
-            // "None" that was not offered says nothing new.
+            // "None" that was not offered means the same as no transform of this type.
             [Some(one)]
                 if ours.is_empty() && *one == Algorithm::none(kind) && may_be_none(kind) => {}
-            // Nor does leaving out 32-bit sequence numbers.
+            // So does no transform where "none" (32-bit sequence numbers too) was offered.
             [] if ours.contains(&Algorithm::none(kind)) => {}
             _ => {
                 let theirs = theirs.into_iter().flatten().collect();

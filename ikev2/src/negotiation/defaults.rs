@@ -6,9 +6,9 @@ use crate::message::payload::Protocol;
 /// Groups in the order of preference.
 const GROUPS: &str = "x25519-ecp256-ecp384-ecp521-modp3072-modp4096-modp2048";
 
-/// What is proposed and taken where nothing is configured: no algorithm with a known weakness, AEAD before
-/// encrypt-then-MAC (which older peers need), and of what is equally safe the fastest first. `aes_is_fast` says whether
-/// the processor has instructions for AES; where it has none, ChaCha20 is several times faster.
+/// What is proposed and accepted where nothing is configured: no algorithm with a known weakness, AEAD before
+/// encrypt-then-MAC (which older peers need), and among equally safe algorithms the fastest first. `aes_is_fast`: the
+/// processor has instructions for AES; without them ChaCha20 is several times faster.
 pub fn default_offers(protocol: Protocol, aes_is_fast: bool) -> Vec<Offer> {
     let aead = if aes_is_fast {
         "aes256gcm16-aes128gcm16-chacha20poly1305"

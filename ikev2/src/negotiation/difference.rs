@@ -7,21 +7,21 @@ use std::fmt;
 /// How many comparisons an explanation keeps.
 pub(super) const MAX_COMPARISONS: usize = 256;
 
-/// No proposal of the peer fits one of our offers: answered by NO_PROPOSAL_CHOSEN.
+/// No proposal of the peer fits a local offer: answered by NO_PROPOSAL_CHOSEN.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Of each proposal of the peer against each of our offers, the closest first: at most 256.
+    /// Each proposal of the peer compared with each local offer, the closest first: at most 256.
     pub comparisons: Vec<Comparison>,
 }
 
-/// One proposal of the peer against one of our offers.
+/// One proposal of the peer compared with one local offer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comparison {
     /// The number of the peer's proposal.
     pub number: u8,
-    /// Its text, as we would write it.
+    /// Its text, in the notation of local offers.
     pub theirs: String,
-    /// The text of our offer.
+    /// The text of the local offer.
     pub ours: String,
     /// What has nothing in common. INVARIANT: at least one.
     pub differences: Vec<Difference>,
@@ -34,7 +34,7 @@ pub struct Difference {
     pub subject: Subject,
     /// What the peer offers.
     pub theirs: Vec<Algorithm>,
-    /// What we offer.
+    /// What is offered here.
     pub ours: Vec<Algorithm>,
 }
 

@@ -1,4 +1,4 @@
-//! What we propose and take: of each type of transform some algorithms, the most wanted first.
+//! What is proposed and accepted: of each type of transform some algorithms, the preferred one first.
 
 use super::{Algorithm, NamedSuite, algorithm::joined};
 use crate::message::payload::{Proposal, Protocol, TransformType};
@@ -7,8 +7,8 @@ use std::fmt;
 /// How many transforms one proposal can have: their number travels in 8 bits.
 const MAX_ALGORITHMS: usize = 255;
 
-/// One proposal that we make. INVARIANT: for its protocol it has what must be there and nothing else, and its ciphers
-/// either all authenticate by themselves or none does (RFC 7296 3.3 wants two proposals otherwise).
+/// One local proposal. INVARIANT: it has exactly the transform types that its protocol needs, and its ciphers are all
+/// AEAD or none is (RFC 7296 3.3 requires two proposals otherwise).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
     protocol: Protocol,
@@ -135,7 +135,7 @@ impl Offer {
         self.protocol
     }
 
-    /// The algorithms of one type, the most wanted first.
+    /// The algorithms of one type, the preferred one first.
     pub fn of(&self, kind: TransformType) -> impl Iterator<Item = Algorithm> + Clone {
         self.algorithms
             .iter()

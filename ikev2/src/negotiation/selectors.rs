@@ -16,7 +16,8 @@ pub struct Narrowed {
 }
 
 /// The part of `(TSi, TSr)` that `ours` lets pass, `ours` in the same order of sides. `None` if one side has no part:
-/// answered by TS_UNACCEPTABLE. What the peer names first stays first, which is the packet that made it ask.
+/// answered by TS_UNACCEPTABLE. The order of the peer's selectors is kept: its first one is that of the packet that
+/// triggered the request.
 pub fn narrow(
     theirs: (&[TrafficSelector<'_>], &[TrafficSelector<'_>]),
     ours: (&[TrafficSelector<'_>], &[TrafficSelector<'_>]),

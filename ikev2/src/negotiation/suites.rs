@@ -2,7 +2,7 @@
 
 use crate::message::payload::Protocol;
 
-/// What one name stands for, for IKE and for ESP.
+/// The algorithms of one name, for IKE and for ESP.
 #[derive(Debug)]
 pub struct NamedSuite {
     /// The name, in lower case.

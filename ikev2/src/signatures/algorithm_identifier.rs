@@ -1,4 +1,4 @@
-//! What says in front of a signature of method 14 by which algorithm it was made (RFC 7427 3 and appendix A).
+//! The AlgorithmIdentifier in front of a signature of method 14: it names the algorithm (RFC 7427 3 and appendix A).
 
 use super::{Hash, Scheme};
 use x509_cert::der::{

@@ -1,4 +1,4 @@
-//! Which method and algorithm to sign by, from our key and what the peer says it can check.
+//! Chooses the method and algorithm for a signature from the local key and the hashes that the peer supports.
 
 use super::{Hash, PrivateKey, Scheme};
 use crate::authentication::Method;

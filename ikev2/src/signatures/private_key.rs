@@ -37,7 +37,7 @@ pub enum PrivateKeyError {
     None,
     /// The key is encrypted by a passphrase.
     Encrypted,
-    /// What stands between the lines is no base64.
+    /// The text between the lines is not base64.
     Malformed,
     /// It is no key of RSA, ECDSA on a supported curve, or Ed25519, or its parts contradict each other.
     Unsupported,

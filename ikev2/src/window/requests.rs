@@ -3,7 +3,7 @@
 use super::{Datagrams, MAX_WINDOW};
 use std::{collections::BTreeMap, time::Duration};
 
-/// When a request is sent again: the pause doubles each time (RFC 7296 2.4 wants it to grow).
+/// When a request is sent again: the pause doubles each time (RFC 7296 2.4 requires it to grow).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
     /// The pause in front of the first repetition.
@@ -67,7 +67,7 @@ impl Requests {
         }
     }
 
-    /// The peer keeps answers for so many requests (SET_WINDOW_SIZE, RFC 7296 2.3). It never takes back what it said.
+    /// The peer's SET_WINDOW_SIZE (RFC 7296 2.3): so many requests may be unanswered. The window never shrinks.
     pub fn widen(&mut self, window: u32) {
         self.window = window.clamp(self.window, MAX_WINDOW);
     }
@@ -115,7 +115,7 @@ impl Requests {
             .min()
     }
 
-    /// What is to be done at `now`: to be asked until there is nothing.
+    /// What is to be done at `now`; called again until it returns `None`.
     pub fn due(&mut self, now: Duration) -> Option<Due<'_>> {
         let mut unanswered = self.unanswered.iter();
         let (&id, request) = unanswered.find(|(_, request)| request.next_at <= now)?;

@@ -1,4 +1,4 @@
-//! Requests received, and the answer to each for as long as the peer may ask again.
+//! Requests received, and the answer to each for as long as the peer may repeat the request.
 
 use super::{Datagrams, MAX_WINDOW};
 use std::collections::BTreeMap;
@@ -15,19 +15,19 @@ pub struct Responses {
 /// What an authentic request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received<'a> {
-    /// It comes for the first time: it is to be worked on and answered.
+    /// It comes for the first time: it is to be processed and answered.
     New,
     /// It was answered: the same bytes again, and nothing else (RFC 7296 2.1). Of a request in fragments the first one
     /// alone causes this (RFC 7383 2.6.1).
     Again(&'a [Vec<u8>]),
-    /// It is being worked on.
+    /// It is being processed.
     InProgress,
     /// The peer has had its answer, or could not have sent it yet: ignored, INVALID_MESSAGE_ID at most (RFC 7296 2.3).
     OutsideWindow,
 }
 
 impl Responses {
-    /// Of a new IKE SA. `window` is what we said in SET_WINDOW_SIZE, else 1.
+    /// Of a new IKE SA. `window` is the one sent to the peer in SET_WINDOW_SIZE, else 1.
     pub fn new(window: u32) -> Self {
         Self {
             next_id: 0,

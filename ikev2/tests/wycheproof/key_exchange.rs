@@ -31,7 +31,7 @@ fn shared(group: Group, secret_len: usize, case: &Case) -> Option<Vec<u8>> {
     let public = bytes(&case.public);
     let public = match (group, public.as_slice()) {
         (Group::X25519, public) => public,
-        // RFC 5903 7: no byte that says how the point is encoded, and no compressed points.
+        // RFC 5903 7: without the byte for the form of encoding, and no compressed points.
         (_, [4, coordinates @ ..]) => coordinates,
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! Signatures that are good, and ones that only careless code takes for good.
+//! Valid signatures, and invalid ones that incomplete checks would accept.
 
 use crate::{bytes, cases};
 use ikev2::signatures::{Hash, PublicKey, Scheme};

@@ -15,7 +15,7 @@ pub struct Aggfrag {
     pub rate: u32,
     /// How many payloads may overtake a missing one before it is given up (RFC 9347 2.2.3).
     pub reorder_window: u16,
-    /// Milliseconds after which it is given up whatever follows.
+    /// Milliseconds after which a missing packet is given up, even if few have followed.
     pub reorder_timeout_ms: u16,
 }
 

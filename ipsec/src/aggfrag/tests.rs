@@ -3,7 +3,7 @@ use crate::Dropped;
 use crate::sa::SequenceNumber;
 use proptest::prelude::*;
 
-/// A packet of this version and length whose bytes tell which one it is.
+/// A packet of this version and length. `mark` makes its bytes differ from those of other packets.
 fn packet(is_v4: bool, len: usize, mark: u8) -> Vec<u8> {
     let mut packet: Vec<u8> = (0..len)
         .map(|at| (at as u8).wrapping_mul(7) ^ mark)
@@ -45,7 +45,7 @@ fn receive<'a>(
         now += 1;
         receiver.offer(SequenceNumber(number), payload, window, now, &mut out);
     }
-    // Longer than anybody waits, once for each number that may be missing.
+    // Longer than the receiver waits for a missing packet, once for each number that may be missing.
     for _ in 0..=window {
         now += 1000;
         receiver.expire(100, now, &mut out);

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   IPv4   DSCP, ECN, flags, fragment offset, TTL, checksum; whole options, but for those that never change
-//!   IPv6   DSCP, ECN, flow label, hop limit; data of options whose type says that it may change
+//!   IPv6   DSCP, ECN, flow label, hop limit; data of options whose type has the bit "may change en route"
 //!   both   a source route not yet travelled is turned as it will arrive, its last address the destination
 //! ```
 

@@ -1,4 +1,4 @@
-//! Packets signed and checked here; that others read them as we do is scapy's and the kernel's business.
+//! Packets signed and checked here; tests with scapy and the kernel show that other implementations accept them.
 
 use super::*;
 use crate::algorithm::Integrity;
@@ -166,7 +166,7 @@ fn the_identification_is_never_zero() {
     assert_eq!(identification(SequenceNumber(0xffff)), 1);
 }
 
-/// RFC 4302 3.3.3.3: the high half is covered, so a receiver whose window stands elsewhere does not believe the packet.
+/// RFC 4302 3.3.3.3: the high half is covered, so a receiver whose window has another high half refuses the packet.
 #[test]
 fn the_half_of_an_extended_number_that_does_not_travel_is_authenticated() {
     for destination in ["192.0.2.2", "2001:db8::2"] {

@@ -203,8 +203,8 @@ impl Draft {
         Ok(Answer::Done)
     }
 
-    /// RFC 3948 5.2: two hosts behind one NAT have one address here, and policies know hosts by their addresses. An
-    /// update is not asked: a NAT that gives one host another port moves all its associations, one after the other.
+    /// RFC 3948 5.2: two hosts behind one NAT have one address here, and policies identify hosts by their addresses.
+    /// Updates are not checked: a NAT that gives one host another port moves all its associations, one after the other.
     fn check_nat_conflict(&self, config: &SaConfig) -> Result<(), ChangeError> {
         let Some(known) = nat_conflict(config, self.sas.iter().map(|sa| &**sa)) else {
             return Ok(());

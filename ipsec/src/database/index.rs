@@ -110,7 +110,7 @@ impl Index {
         })
     }
 
-    /// The rank of what was guessed for packets between these hosts.
+    /// The rank of the guessed policy for packets between these hosts.
     pub(super) fn rank(&self, hosts: Hosts, guess: Guess) -> Option<u32> {
         let shape = self.probable(hosts).nth(guess.shape)?;
         Some(shape.candidates[guess.place as usize].rank)
@@ -268,7 +268,7 @@ fn fit(upper: &Upper, packet: &Outline) -> Fit {
     }
 }
 
-/// TCP, UDP, DCCP, SCTP, UDP-Lite: what a selector of ports alone is about.
+/// TCP, UDP, DCCP, SCTP, UDP-Lite: those that a selector of ports without a protocol matches.
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 132 | 136)
 }

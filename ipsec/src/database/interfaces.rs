@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct Interface {
     /// Its name.
     pub name: Arc<str>,
-    /// Its number, the same for as long as the database lives; never 0.
+    /// Its number, the same for as long as the database exists; never 0.
     pub number: u32,
     /// The association that its traffic leaves through, if there is one.
     pub outbound_sa: Option<SaIndex>,

@@ -1,9 +1,9 @@
-//! Prefetching. With tens of thousands of associations, a packet's own is in no cache, and the way to it is a chain of
+//! Prefetching. With tens of thousands of associations, that of a packet is in no cache, and it is found by a chain of
 //! look-ups in which each step waits for memory. So before a batch is processed, all its packets take each step
 //! together:
 //!
 //! ```text
-//!   hosts ──► slot of the index ──► selector ──► what the policy comes to ──► association ──► its numbers
+//!   hosts ──► slot of the index ──► selector ──► decision of the policy   ──► association ──► its numbers
 //!    all           all                all                 all                     all            all
 //! ```
 //!

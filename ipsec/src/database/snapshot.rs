@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub(super) out: Spd<Route>,
     pub(super) inbound: Spd<Demand>,
     pub(super) forward: Spd<Demand>,
-    /// Whether `in` and `fwd` policies can come to different verdicts. Where they cannot, a packet is judged once.
+    /// Whether the verdicts of `in` and `fwd` policies can differ. Where they cannot, a packet is checked once.
     pub(super) in_and_fwd_differ: bool,
     interfaces: Interfaces,
     spreader: Spreader,
@@ -40,7 +40,7 @@ pub enum Allowed {
     Fwd,
 }
 
-/// What outbound policy says.
+/// The result of the outbound policy look-up for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision<'a> {
     /// Pass in clear.
@@ -56,7 +56,7 @@ pub enum Decision<'a> {
     },
 }
 
-/// The policies of one direction in order of precedence, each with what it comes to.
+/// The policies of one direction in order of precedence, each with its decision.
 pub(super) struct Spd<A> {
     pub entries: Vec<Entry<A>>,
     pub index: Index,
@@ -99,7 +99,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether `in` and `fwd` policies can come to different verdicts about a packet.
+    /// Whether the verdicts of `in` and `fwd` policies about a packet can differ.
     pub fn in_and_fwd_differ(&self) -> bool {
         self.in_and_fwd_differ
     }
@@ -128,7 +128,7 @@ impl Snapshot {
         self.sas.iter()
     }
 
-    /// All policies of one direction in the order in which they are asked, with their numbers.
+    /// All policies of one direction in the order in which they are searched, with their numbers.
     pub fn policies(&self, direction: Direction) -> impl Iterator<Item = (u32, &Arc<Policy>)> {
         let out = (direction == Direction::Out).then(|| self.out.policies());
         let inbound = self.demands(direction).map(Spd::policies);
@@ -137,7 +137,7 @@ impl Snapshot {
             .chain(inbound.into_iter().flatten())
     }
 
-    /// All outbound policies in the order in which they are asked, each with the paths that its packets may take: a
+    /// All outbound policies in the order in which they are searched, each with the paths that its packets may take: a
     /// path's associations innermost first, and several paths where flows are spread. Of a policy between many hosts
     /// only those of any one pair are returned.
     pub fn outbound_paths(
@@ -167,8 +167,8 @@ impl Snapshot {
         self.interfaces.of(sa)
     }
 
-    /// The decision about a packet that was routed into a device. One with associations of its own needs no policy, and
-    /// without an association nothing leaves.
+    /// The decision about a packet that was routed into a device. A device with associations of its own needs no
+    /// policy; while it has no association its packets are dropped.
     pub fn outbound_via(&self, interface: u32, packet: &Outline) -> Decision<'_> {
         match interface {
             0 => self.outbound(packet),
@@ -207,8 +207,8 @@ impl Snapshot {
     }
 
     /// Inbound policy for a packet that came through `path` (outermost first; empty if it came in clear): RFC 4301 5.2.
-    /// Whether the host delivers or forwards it is the kernel's decision; `in` judges it for the one and `fwd` for the
-    /// other, each alone.
+    /// Whether the host delivers or forwards it is the kernel's decision: `in` is checked for delivery, `fwd` for
+    /// forwarding, independently.
     pub fn inbound(&self, packet: &Outline, path: &[SaIndex]) -> Result<Allowed, Dropped> {
         if let [only] = path
             && self.interface_of(*only) != 0

@@ -346,7 +346,7 @@ fn counter_ivs_never_repeat_and_cbc_ivs_are_drawn() {
     );
 }
 
-/// RFC 4303 2.2.1: the receiver's guess of the high half is right only if the ICV says so.
+/// RFC 4303 2.2.1: the receiver infers the high half of the number; only a correct ICV confirms it.
 #[test]
 fn the_half_of_an_extended_number_that_does_not_travel_is_authenticated() {
     let mut random = |bytes: &mut [u8]| bytes.fill(0xa7);
@@ -371,7 +371,7 @@ fn the_half_of_an_extended_number_that_does_not_travel_is_authenticated() {
     }
 }
 
-/// RFC 4303 2: pad length and next header are always there, behind whole blocks; told before any cipher runs.
+/// RFC 4303 2: the ciphertext is whole blocks and holds at least pad length and next header; checked before decryption.
 #[test]
 fn what_has_no_trailer_or_no_whole_blocks_is_malformed_at_the_first_look() {
     for suite in layouts() {

@@ -160,7 +160,7 @@ fn finish_v4(
     }
 }
 
-/// The options that RFC 791 3.1 wants in every fragment: those with the copied flag.
+/// The options that RFC 791 3.1 requires in every fragment: those with the copied flag.
 fn copied_options<'a>(ipv4: &Ipv4<'a>) -> impl Iterator<Item = &'a [u8]> {
     Ipv4Options::of(ipv4.options())
         .map_while(|option| option)

@@ -103,7 +103,7 @@ impl Reassembler {
             return Ok(Offered::NotFragment);
         };
         if fragment.offset == 0 && !fragment.more {
-            // RFC 6946: an atomic fragment is processed alone, whatever else has its number.
+            // RFC 6946: an atomic fragment is processed alone, even if other fragments have its identification.
             return Ok(Offered::Joined(joined(
                 &fragment.headers,
                 &[fragment.bytes],

@@ -250,7 +250,7 @@ fn pieces_that_no_packet_can_have_are_malformed() {
     odd[6] = 0x20;
     let mut empty = ipv4(&[], &[]);
     empty[7] = 3;
-    // The ping of death: within 16 bits by itself, beyond them in its place.
+    // The ping of death: its own length fits 16 bits, but offset plus length does not.
     let mut death = ipv4(&[], &payload(1000));
     death[6..8].copy_from_slice(&[0x1f, 0xff]);
     for bad in [odd, empty, death] {

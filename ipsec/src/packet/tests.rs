@@ -350,7 +350,7 @@ fn built_by_etherparse() -> impl Strategy<Value = Vec<u8>> {
         )
 }
 
-/// What etherparse says about a packet, in our words.
+/// The outline of a packet as etherparse reads it.
 fn second_opinion(packet: &[u8]) -> Option<Outline> {
     let sliced = SlicedPacket::from_ip(packet).ok()?;
     let net = sliced.net?;

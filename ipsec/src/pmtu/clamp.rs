@@ -10,11 +10,13 @@ use crate::wire::tcp::{self, Tcp};
 pub enum TcpChecksum {
     /// The checksum.
     Finished,
-    /// The sum of the pseudo-header only: a TUN device left the rest to us, and options do not count yet.
+    /// The sum of the pseudo-header only, as a TUN device with checksum offload has it: options are not included yet.
     Unfinished,
 }
 
-/// Lowers the maximum segment size of a SYN to what an unfragmented packet of `inner_mtu` holds; says whether it did.
+/// Lowers the maximum segment size of a SYN to what an unfragmented packet of `inner_mtu` holds. Returns whether it was
+/// lowered.
+///
 /// Never raises it, never adds the option, and touches nothing that is not a whole TCP SYN.
 pub fn clamp_mss(packet: &mut [u8], inner_mtu: usize, state: TcpChecksum) -> bool {
     let Some((segment, headers_len)) = syn(packet) else {

@@ -1,4 +1,4 @@
-//! The MTU inside is exact for every suite, messages are as etherparse reads them, and lies from outside lower nothing.
+//! The MTU inside is exact for every suite, etherparse reads the messages, and forged messages lower nothing.
 
 use super::*;
 use crate::Dropped;
@@ -312,7 +312,7 @@ fn somebody_is_told_about_pings_and_ipv6_multicast_but_not_across_families() {
     assert!(!packet_too_big(&group, 1000, ROUTER.0, &mut out));
 }
 
-/// What a router says about a packet of 1500 bytes that `sa` sent with this sequence number.
+/// The ICMP error of a router for a packet of 1500 bytes that `sa` sent with this sequence number.
 fn complaint_of_a_router(sa: &SaConfig, spi: u32, sequence: u32, mtu: usize) -> Vec<u8> {
     let inner = Outline::read(&packet(V4, 59, 100, true)).unwrap();
     let outer = Outer::around(sa, &inner);

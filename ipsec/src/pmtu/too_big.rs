@@ -1,6 +1,6 @@
 //! Checking an ICMP message from the network that a protected packet was too big.
 //!
-//! It is not authenticated, so it must quote one of our recent packets, it can only lower a path MTU, and never below
+//! It is not authenticated, so it must quote a packet sent recently, it can only lower a path MTU, and never below
 //! what every path can be expected to carry (RFC 4301 8.2.2, RFC 5927 7).
 
 use super::MIN_MTU_V6;
@@ -25,7 +25,7 @@ const PLATEAUS: [usize; 9] = [32000, 17914, 8166, 4352, 2002, 1492, 1006, 576, 5
 /// A "too big" message and the packet that it quotes. The fields can as well be filled from a socket's error queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooBigMessage {
-    /// Source of the quoted packet: ours.
+    /// Source of the quoted packet, a local address.
     pub source: IpAddr,
     /// Its destination: the peer.
     pub destination: IpAddr,

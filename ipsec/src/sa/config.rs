@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Whether the inner IP header travels inside (RFC 4301 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
-    /// Either, as policies ask; setkey's default `any`.
+    /// Either, as the policy requires; setkey's default `any`.
     #[default]
     Any,
     /// The upper layer alone is protected.
@@ -49,7 +49,7 @@ pub enum Dscp {
     Set(u8),
 }
 
-/// Configuration of one association; nothing here changes while it lives.
+/// Configuration of one association; it never changes.
 ///
 /// The order is kept in memory: what every packet needs comes first (`Sa::fetch`).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub struct SaConfig {
     pub id: SaId,
     /// Outer source address.
     pub source: IpAddr,
-    /// Tunnel, transport, or as the policy says.
+    /// Tunnel, transport, or the mode of the policy's template.
     pub mode: Mode,
     /// ESP inside UDP, or native.
     pub encapsulation: Option<UdpEncapsulation>,
@@ -82,7 +82,7 @@ pub struct SaConfig {
     pub suite: Suite,
     /// When it should be replaced and when it must die.
     pub lifetimes: Lifetimes,
-    /// Ties it to policies that ask for this number.
+    /// Ties it to policies with this number.
     pub reqid: Reqid,
     /// The last sequence number that an earlier incarnation used: the association continues after it. 0 for a new one.
     pub sequence: u64,

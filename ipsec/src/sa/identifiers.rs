@@ -8,7 +8,7 @@ use std::net::IpAddr;
 pub struct Spi(u32);
 
 impl Spi {
-    /// SPI 0, which never travels but stands in one of the packets printed in a draft.
+    /// SPI 0, which must not be sent but is in one of the packets printed in a draft.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self(0);
 

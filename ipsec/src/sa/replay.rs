@@ -74,7 +74,7 @@ impl ReplayWindow {
         *self = resized;
     }
 
-    /// Completes the 32 bits that travelled to the number that they most probably stand for (RFC 4303 A2.1).
+    /// Completes the 32 bits in the packet to the most probable extended sequence number (RFC 4303 A2.1).
     /// `None` if it would lie before the association's first packet.
     pub fn extend(&self, low: u32) -> Option<SequenceNumber> {
         // Without a window the nearest number is meant; a window only makes the rule sharper.

@@ -1,7 +1,7 @@
-//! What a text says, with the place of everything that can be wrong about it.
+//! The syntax tree of a text, with the place of every part that can be wrong.
 //!
-//! The tree keeps what was written (a name stays a name, a quoted key stays quoted) and leaves judgement to the
-//! lowering. Equality ignores places, so that a text and its canonical print compare equal. Keys are [`Secret`]s:
+//! The tree keeps what was written (a name stays a name, a quoted key stays quoted); whether it is valid is checked by
+//! the lowering. Equality ignores places, so that a text and its canonical print compare equal. Keys are [`Secret`]s:
 //! zeroed when dropped, never printed by `Debug`.
 
 use std::net::IpAddr;
@@ -113,7 +113,7 @@ impl Family {
     }
 }
 
-/// An address or a name that stands for one.
+/// An address or the name of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Host {
     /// A numeric address.
@@ -163,7 +163,7 @@ pub enum ProtocolWord {
     Tcp,
 }
 
-/// What names one security association, with what may be said about it.
+/// The addresses, protocol and SPI that identify one security association, and the options that may follow them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaName {
     /// How names are looked up.
@@ -213,27 +213,27 @@ pub struct Extensions {
     pub mode: Option<At<ModeWord>>,
     /// `-r`: the replay window.
     pub replay: Option<At<u64>>,
-    /// `-u`: the identifier that policies of level `unique:N` ask for.
+    /// `-u`: the identifier N of policies of level `unique:N`.
     pub reqid: Option<At<u64>>,
     /// `-f` with the content of the padding.
     pub padding: Option<At<Padding>>,
     /// `-f nocyclic-seq`.
     pub nocyclic: Option<At<()>>,
-    /// `-lh`: seconds until the association dies.
+    /// `-lh`: seconds until the association expires.
     pub hard_seconds: Option<At<u64>>,
     /// `-ls`: seconds until it should be replaced.
     pub soft_seconds: Option<At<u64>>,
-    /// `-bh`: bytes until the association dies.
+    /// `-bh`: bytes until the association expires.
     pub hard_bytes: Option<At<u64>>,
     /// `-bs`: bytes until it should be replaced.
     pub soft_bytes: Option<At<u64>>,
     /// `-ctx`: a security label.
     pub label: Option<At<Label>>,
-    /// `-o`: what ipsec-tools has no word for.
+    /// `-o`: settings that ipsec-tools does not have.
     pub options: Vec<At<NamedOption>>,
 }
 
-/// What `-m` says.
+/// The argument of `-m`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ModeWord {
     /// Between the two addresses.

@@ -9,9 +9,9 @@ use super::{Span, lexer};
 pub enum Fault {
     /// The text is wrong.
     Text,
-    /// The text is right, but Esplanade does not do what it asks for.
+    /// The text is valid, but Esplanade does not support it.
     Unsupported,
-    /// The text is right, but this machine could not look up a name in it.
+    /// The text is valid, but a name in it could not be resolved.
     Lookup,
 }
 
@@ -83,7 +83,7 @@ impl Problem {
     }
 }
 
-/// Something that is carried out although it may not be what was wanted.
+/// Something that is applied although it may not be what was meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     /// Where it is.

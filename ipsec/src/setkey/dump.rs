@@ -30,7 +30,7 @@ pub struct DumpContext<'a> {
     pub now: u64,
     /// How many seconds local time was ahead of universal time at a moment.
     pub utc_offset: &'a dyn Fn(u64) -> i64,
-    /// The process that asks.
+    /// The process that requests the dump.
     pub pid: u32,
     /// `-p`: ports are shown everywhere.
     pub ports: bool,

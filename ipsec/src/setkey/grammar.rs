@@ -1,6 +1,6 @@
 //! From tokens to the tree, by recursive descent.
 //!
-//! A statement that cannot be understood costs one [`Problem`] and is skipped up to its `;` (or up to the next line
+//! A statement that cannot be parsed gives one [`Problem`] and is skipped up to its `;` (or up to the next line
 //! that starts with a statement's word, for a `;` is easily forgotten); the rest of the text is still read.
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ mod policy;
 /// After this many problems the rest of a text is not looked at.
 const MAX_PROBLEMS: usize = 50;
 
-/// What a text says and what is wrong with it.
+/// The statements of a text and its errors.
 pub struct Parsed {
     /// The statements that could be understood.
     pub file: File,
@@ -125,7 +125,7 @@ impl<'a> Cursor<'a> {
         Ok(At::new(word, span))
     }
 
-    /// One of the words of `choices`, and what it stands for.
+    /// One of the words of `choices`, with its value.
     fn choice<T: Clone>(&mut self, what: &str, choices: &[(&str, T)]) -> Parse<At<T>> {
         let Some(word) = self.peek_word() else {
             return Err(self.expected(what));

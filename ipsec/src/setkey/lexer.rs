@@ -2,8 +2,8 @@
 //!
 //! The language's words depend on where they stand: `hmac-sha1` is one word, but in the policy that follows `-P` the
 //! hyphen of `192.0.2.1-192.0.2.2` separates two addresses. So the lexer knows one bit of context, set by `-P` and
-//! cleared by `;`. Every byte that is no blank and no sign belongs to a word: the grammar, which knows what was
-//! expected, says better than a lexer what is wrong with one.
+//! cleared by `;`. Every byte that is no blank and no sign belongs to a word: a wrong word is reported by the
+//! grammar, which knows what was expected in its place.
 
 use std::borrow::Cow;
 
@@ -181,10 +181,10 @@ fn ends_word(byte: u8) -> bool {
     is_blank(byte) || matches!(byte, b'"' | b'/' | b'[' | b']' | b';' | b'#')
 }
 
-/// Where `source` holds what must not be shown: keys, and what stands in a key's place.
+/// The places in `source` that must not be shown: keys, and everything in the place of a key.
 ///
-/// Long hexadecimal numbers, quoted strings that are no labels, and whatever follows `-E NAME` or `-A NAME`. Works on
-/// broken texts too, and would rather hide too much.
+/// These are long hexadecimal numbers, quoted strings that are no labels, and what follows `-E NAME` or `-A NAME`. It
+/// works on broken texts too, and in doubt hides too much.
 pub(super) fn secrets(source: &[u8]) -> Vec<Span> {
     let tokens = tokens(source);
     let is = |index: usize, words: &[&str]| {
@@ -208,7 +208,7 @@ pub(super) fn secrets(source: &[u8]) -> Vec<Span> {
     secret.map(|(_, token)| token.span).collect()
 }
 
-/// Whether `word`, wherever it stands, may be a key: hexadecimal digits, too many for a number of 32 bits.
+/// Whether `word` may be a key, in any place: hexadecimal digits, too many for a number of 32 bits.
 pub(super) fn may_be_key(word: &str) -> bool {
     let prefixed = word.strip_prefix("0x").or(word.strip_prefix("0X"));
     let digits = prefixed.unwrap_or(word);

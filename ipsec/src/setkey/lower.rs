@@ -26,14 +26,14 @@ mod unsupported;
 pub use option::{POLICY_OPTIONS, SA_OPTIONS};
 pub use resolve::resolve;
 
-/// What a text comes to.
+/// The result of lowering a text.
 #[derive(Debug, Default)]
 pub struct Lowered {
-    /// What to do, in order.
+    /// The commands, in order.
     pub commands: Vec<Command>,
     /// Where in the text each command stands, for the error message of a plane that refuses one.
     pub spans: Vec<Span>,
-    /// What may not be what was wanted.
+    /// Settings that may not be what was meant.
     pub warnings: Vec<Warning>,
 }
 

@@ -48,7 +48,7 @@ pub(super) const ICMP6: u8 = 58;
 /// The mobility header.
 pub(super) const MOBILITY: u8 = 135;
 
-/// The number that `name` stands for.
+/// The number of the protocol `name`.
 pub(super) fn number(name: &str) -> Option<u8> {
     let entry = PROTOCOLS.iter().find(|&&(known, _)| known == name);
     entry.map(|&(_, number)| number)

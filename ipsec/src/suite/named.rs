@@ -5,7 +5,7 @@
 
 use crate::algorithm::{Encryption, Integrity};
 
-/// What one name stands for.
+/// The algorithms of one name.
 #[derive(Debug)]
 pub struct NamedSuite {
     /// The name setkey reads.
@@ -41,7 +41,7 @@ impl NamedSuite {
         (row, self.encryption_key_len)
     }
 
-    /// What authenticates with the rest of the key, where the cipher does not do that by itself.
+    /// The integrity algorithm, which takes the rest of the key; none for an AEAD cipher.
     pub fn integrity(&self) -> Option<Integrity> {
         self.integrity.and_then(Integrity::named)
     }

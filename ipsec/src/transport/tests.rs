@@ -1,4 +1,4 @@
-//! What etherparse makes of packets whose headers were renamed, and where IPv6's order of headers wants IPsec.
+//! Packets with changed next-header fields, as etherparse reads them, and the place of IPsec among IPv6's headers.
 
 use super::*;
 use etherparse::{IpHeaders, PacketBuilder};
@@ -59,7 +59,7 @@ fn chain(kinds: &[u8]) -> Vec<u8> {
     for kind in kinds {
         packet[named_at] = *kind;
         named_at = packet.len();
-        // Options: a PadN of four; a routing header of no segments and of a kind that nobody minds.
+        // Options: a PadN of four; a routing header with no segments left, of an experimental type.
         packet.extend(if *kind == 43 {
             [0, 0, 253, 0, 0, 0, 0, 0]
         } else {

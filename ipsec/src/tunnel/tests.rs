@@ -1,4 +1,4 @@
-//! The tables of RFC 4301 5.1.2.1, RFC 6040 and RFC 3948, case by case, and etherparse as the reader of what we write.
+//! The tables of RFC 4301 5.1.2.1, RFC 6040 and RFC 3948, case by case; etherparse reads the headers.
 
 use super::*;
 use crate::aggfrag::Aggfrag;
@@ -87,7 +87,7 @@ fn around(sa: &SaConfig, packet: &[u8]) -> Outer {
 
 #[test]
 fn the_df_bit_is_copied_set_or_cleared_as_configured() {
-    // The cases of DPDK's and VPP's tables: what the inner header says, what is configured, what must be outside.
+    // The cases of DPDK's and VPP's tables: DF of the inner header, the configuration, expected DF of the outer header.
     for (inner_df, configured, expected) in [
         (true, DontFragment::Copy, true),
         (false, DontFragment::Copy, false),
@@ -176,7 +176,7 @@ fn every_family_goes_inside_every_family_natively_and_in_udp() {
     }
 }
 
-/// Round trip through ours, and etherparse as a reader of lengths, checksum and every field.
+/// Writes and reads the headers; etherparse checks lengths, checksum and every field.
 fn assert_what_is_written_is_read(outer: &Outer) {
     let mut packet = vec![0xaa; outer.len() + 100];
     outer.emit(100, 0xbeef, &mut packet);

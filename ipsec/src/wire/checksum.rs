@@ -70,8 +70,7 @@ impl Sum {
         self.plus(numbers + address_sum(source) + address_sum(destination))
     }
 
-    /// The sum itself, not complemented: what a kernel wants to find in the checksum field of a packet whose checksum
-    /// it shall finish.
+    /// The sum itself, not complemented: what a kernel expects in the checksum field of a packet with checksum offload.
     pub fn unfinished(self) -> u16 {
         u16::from_be(self.folded())
     }
@@ -81,7 +80,7 @@ impl Sum {
         !self.unfinished()
     }
 
-    /// The checksum for a UDP header, where 0 means "none" and 0xffff stands for 0 (RFC 768).
+    /// The checksum for a UDP header, where 0 means "none" and 0xffff replaces 0 (RFC 768).
     pub fn finish_udp(self) -> u16 {
         match self.finish() {
             0 => 0xffff,

@@ -1,4 +1,4 @@
-//! The ESP header (RFC 4303 2): SPI and sequence number, all of it that is in clear whatever the suite.
+//! The ESP header (RFC 4303 2): SPI and sequence number, the part that no suite encrypts.
 
 use crate::Dropped;
 

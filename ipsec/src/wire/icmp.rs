@@ -12,7 +12,7 @@ pub const UNREACHABLE: u8 = 3;
 pub const FRAGMENTATION_NEEDED: u8 = 4;
 /// ICMPv6: packet too big.
 pub const PACKET_TOO_BIG: u8 = 2;
-/// ICMP: time exceeded; code 0 says on the way.
+/// ICMP: time exceeded; code 0 means in transit.
 pub const TIME_EXCEEDED: u8 = 11;
 /// ICMPv6: the same.
 pub const TIME_EXCEEDED_V6: u8 = 3;

@@ -1,4 +1,4 @@
-//! Each header against etherparse: what we write it reads, what it writes we read. Lengths that lie are refused.
+//! Each header compared with etherparse: each reads what the other writes. Wrong lengths are refused.
 
 use super::ah::{Ah, AhFields};
 use super::checksum::Sum;

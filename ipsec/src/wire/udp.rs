@@ -59,7 +59,7 @@ pub struct UdpFields {
 
 impl UdpFields {
     /// The header of a datagram with `payload_len` bytes behind it. A payload that no datagram can hold is the
-    /// caller's mistake; its length field says 65535.
+    /// caller's mistake; its length field is 65535.
     #[inline]
     pub fn emit(&self, payload_len: usize) -> [u8; HEADER_LEN] {
         let len = u16::try_from(HEADER_LEN + payload_len).unwrap_or(u16::MAX);

@@ -1,4 +1,4 @@
-//! The whole language of ipsec-tools, word by word: what each does here, and that the manual speaks of it.
+//! The whole language of ipsec-tools, word by word: what each does here, and that the manual describes it.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! The parser of ipsec-tools as judge: what it sends to a kernel for hundreds of random statements is what we obey.
+//! Compares with the parser of ipsec-tools: for hundreds of random statements, the messages that it sends to a kernel
+//! have the same meaning as the commands compiled here.
 
 use ipsec::command::{Command, PolicyReport};
 use ipsec::policy::{Selector, Upper};

@@ -1,4 +1,4 @@
-//! What commands a text comes to.
+//! The commands that a text is compiled to.
 
 use std::io;
 use std::net::IpAddr;
@@ -572,7 +572,7 @@ fn a_name_stands_for_all_its_addresses() {
     );
 }
 
-/// Names looked up by one process and the text obeyed by another come to the same commands.
+/// One process may resolve the names and print the text, and another compile it: the commands are the same.
 #[test]
 fn a_text_resolved_and_printed_means_what_it_meant() {
     let text = "add left[domain] right esp-udp 256 -E null; update 192.0.2.1 192.0.2.2 esp 257 -E null;

@@ -1,4 +1,4 @@
-//! `docs/setkey.md` says what the program does: its examples are obeyed, its tables are complete.
+//! `docs/setkey.md` matches the program: its examples are accepted, its tables are complete.
 
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::setkey::{Forwarding, NoNames, POLICY_OPTIONS, SA_OPTIONS, compile};

@@ -1,15 +1,15 @@
-//! Every bad text and the exact words it is refused with.
+//! Every bad text and its exact error message.
 //!
-//! `bad/` holds the texts, and `unwise/` those that are obeyed with a warning. Each starts with a comment that says
-//! what is wrong; the snapshot beside it is what a user reads. `INSTA_UPDATE=always cargo test -p ipsec --test setkey`
-//! rewrites the snapshots after a deliberate change.
+//! `bad/` holds the texts that are refused, `unwise/` those that are applied with a warning. Each starts with a comment
+//! that describes what is wrong; the snapshot beside it holds the messages.
+//! `INSTA_UPDATE=always cargo test -p ipsec --test setkey` rewrites the snapshots after a deliberate change.
 
 use std::fs;
 use std::path::Path;
 
 use ipsec::setkey::{Forwarding, Lowered, NoNames, compile, parse};
 
-/// What a user reads about a text, and whether it is obeyed.
+/// Whether a text is accepted, and its messages.
 fn verdict(name: &str, text: &[u8]) -> (bool, String) {
     match compile(text, Forwarding::WithIn, &mut NoNames) {
         Ok(Lowered { warnings, .. }) => {
@@ -65,7 +65,7 @@ fn every_unwise_text_is_obeyed_with_these_warnings() {
     check_folder("unwise", true, 12);
 }
 
-/// The sample of ipsec-tools names much that nobody speaks any more: each such thing is refused, and nothing else.
+/// The sample of ipsec-tools uses obsolete algorithms and protocols: each of them is refused, and nothing else.
 #[test]
 fn the_old_sample_is_refused_for_what_is_old_in_it() {
     let text = include_bytes!("../vectors/setkey/sample.cf");

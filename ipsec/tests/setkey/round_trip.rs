@@ -1,4 +1,4 @@
-//! `parse(print(file)) == file` for every file there can be, and no bytes at all that make the parser stumble.
+//! `parse(print(file)) == file` for random files, and the parser never panics on random bytes.
 
 use std::net::IpAddr;
 

@@ -22,7 +22,7 @@ fn understood(text: &[u8]) -> File {
     parsed.file
 }
 
-/// How many statements of each kind a text has, as it reads to somebody who counts words.
+/// How many statements of each kind the parser found.
 fn counted(file: &File) -> Vec<(&'static str, usize)> {
     let mut counts: Vec<(&'static str, usize)> = Vec::new();
     for statement in &file.statements {

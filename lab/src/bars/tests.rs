@@ -35,7 +35,7 @@ fn bar(to: Option<&str>, at_least: f64) -> Bar {
     }
 }
 
-/// Nine rounds in which the machine drifts by half and ours is 2.1 to 2.3 times the other.
+/// Nine rounds in which the machine drifts by half; the contender reaches 2.1 to 2.3 times the other one.
 fn rounds() -> Vec<Record> {
     let mut records = Vec::new();
     for round in 1..=9 {

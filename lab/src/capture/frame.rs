@@ -10,7 +10,7 @@ pub struct Frame {
     pub at: Duration,
     /// From the Ethernet header on.
     pub bytes: Vec<u8>,
-    /// Set where the frame stands for several: UDP payload bytes per real packet.
+    /// Set where the frame holds several packets: UDP payload bytes of each.
     pub udp_segment: Option<u16>,
     /// Set where the checksum was left to the hardware: where the sum begins, and where it goes from there.
     pub checksum: Option<(u16, u16)>,

@@ -1,4 +1,4 @@
-//! With UDP segmentation offload one captured frame stands for dozens of packets, and its checksum is missing. This
+//! With UDP segmentation offload one captured frame holds dozens of packets, and its checksum is missing. This
 //! module segments and checksums it as the hardware would.
 
 use super::frame::Frame;

@@ -1,4 +1,4 @@
-//! `run`: what is asked of a run, from its arguments and its study to the cases that are measured.
+//! `run`: from the arguments and the study to the cases that are measured.
 
 use std::fs;
 use std::path::PathBuf;

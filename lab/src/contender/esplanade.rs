@@ -40,8 +40,8 @@ pub struct Esplanade {
 }
 
 impl Esplanade {
-    /// `program` is where `esplanade` is, if it was found, and `lab` where our own tools are. `order` keeps the SPIs of
-    /// several apart in one capture.
+    /// `program` is where `esplanade` is, if it was found, and `lab` where the lab's own tools are. `order` keeps the
+    /// SPIs of several apart in one capture.
     pub fn new(
         program: Option<PathBuf>,
         lab: &Path,
@@ -153,7 +153,7 @@ impl Esplanade {
         })
     }
 
-    /// Starts what renews the keys of both gateways, if that is asked for.
+    /// Starts the process that renews the keys of both gateways, if configured.
     fn renewing(
         &self,
         [left, right]: &[Running; 2],

@@ -44,7 +44,7 @@ pub enum Encapsulation {
     Native,
 }
 
-/// The anti-replay window of IKE and of our own samples.
+/// The anti-replay window of IKE and of Esplanade's samples.
 pub const DEFAULT_REPLAY_WINDOW: u32 = 1024;
 
 const UDP_HEADER_BYTES: u32 = 8;
@@ -112,7 +112,7 @@ impl IpsecConfig {
         ])
     }
 
-    /// What it promises for the wire.
+    /// Its declared protection on the wire.
     pub fn protection(&self) -> Protection {
         if self.suite.hides() {
             Protection::Secret

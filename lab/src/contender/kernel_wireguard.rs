@@ -33,7 +33,7 @@ impl Contender for KernelWireguard {
         Protection::Secret
     }
 
-    /// Tried, not guessed: a link of the kind is made and taken away again.
+    /// Checked by a trial: a link of this kind is created and deleted again.
     fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         let made = ip(topology, Side::Left, "link add name probe type wireguard");
         let gone = made.and_then(|()| ip(topology, Side::Left, "link delete probe"));

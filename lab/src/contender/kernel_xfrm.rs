@@ -31,7 +31,7 @@ pub struct KernelXfrm {
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl KernelXfrm {
-    /// `lab` is where our own tools are. `order` keeps the SPIs of several apart.
+    /// `lab` is where the lab's own tools are. `order` keeps the SPIs of several apart.
     pub fn new(
         ipsec: IpsecConfig,
         pcrypt: bool,
@@ -178,7 +178,7 @@ impl Contender for KernelXfrm {
         CapturePoint::Sender
     }
 
-    /// Tried, not guessed: the very associations are added on one side and flushed again.
+    /// Checked by a trial: the same associations are added on one side and flushed again.
     fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         let parallel = self.parallel(PcryptAction::Add, topology);
         let added = parallel.and_then(|()| self.apply(Side::Left, topology));
@@ -226,7 +226,7 @@ impl Contender for KernelXfrm {
 }
 
 impl KernelXfrm {
-    /// What XFRM asks the crypto layer for.
+    /// The algorithm that XFRM requests from the crypto layer.
     fn algorithm(&self) -> String {
         let cipher = match self.ipsec.suite.cipher {
             "aes-gcm-16" => return "rfc4106(gcm(aes))".into(),

@@ -36,7 +36,7 @@ impl Contender for Plain {
     }
 }
 
-/// Nothing runs, so nothing can be asked and nothing must end.
+/// Nothing runs, so there is no status and nothing to stop.
 struct NoTunnel;
 
 impl Tunnel for NoTunnel {}

@@ -51,7 +51,7 @@ const PORT: u16 = 5303;
 /// What a frame has beside user data: Ethernet header and check sequence, and the header of UDP; that of IP comes in
 /// between.
 pub const FRAME_OVERHEAD_BYTES: u32 = 18 + 8;
-/// For starting, and for the receiver to notice the end.
+/// For starting, and until the receiver sees the end.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time of a search beyond 1.4 times the sum of its full trials. MEASURED: 17.8 s for 10 s, with starting the tools
 /// for some twenty trials.
@@ -243,7 +243,7 @@ impl PreparedFrames<'_> {
     fn steady(&mut self, rate: f64, duration: Duration) -> Result<Carried, Fault> {
         let trial = self.run_at(rate, duration)?;
         let lost = trial.sent.sent.saturating_sub(trial.received.received);
-        // A path that never came back is silent from its last frame to the sender's last.
+        // If the path stays interrupted, the gap lasts from its last frame to the sender's last.
         let after = (trial.sent.seconds - trial.received.seconds).max(0.0) * 1e9;
         let silence = (trial.received.longest_gap as f64).max(after);
         let mut carried = self.carried(&trial);

@@ -113,7 +113,8 @@ impl Prepared for Listening<'_> {
                 Amount::Bytes(i64::from(warm_up_megabytes) * MEGABYTE),
                 WARM_UP_TIMEOUT,
             ),
-            // netperf gives up at the first one that is longer than its path. From then on the kernel knows the path.
+            // netperf ends at the first datagram that exceeds the path MTU. By then the kernel has cached the path MTU,
+            // so the second attempt succeeds.
             Test::Datagrams { .. } => self
                 .flood(second, WARM_UP_TIMEOUT)
                 .or_else(|_| self.flood(second, WARM_UP_TIMEOUT)),
@@ -172,7 +173,7 @@ impl Listening<'_> {
                 end_sender.send(far, &[])?;
             }
             sending |= has_socket;
-            // Nothing comes; but this waiting ends when the user asks to stop.
+            // Nothing is received: this is a sleep that ends when the user stops the run.
             end_sender.receive(POLL_INTERVAL)?;
         }
         self.carried(&netperf.output())

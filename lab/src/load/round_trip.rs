@@ -45,7 +45,7 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// With requests of so many bytes, asked by the tools of `lab`.
+    /// With requests of so many bytes, sent by the tools of `lab`.
     pub fn new(lab: &Path, bytes: u32, asked: RequestTransport) -> RoundTrip {
         RoundTrip {
             lab: lab.to_owned(),
@@ -256,7 +256,7 @@ impl Prepared for PreparedLoadedRoundTrip<'_> {
         Ok(())
     }
 
-    /// The stream runs a moment longer on both sides of the requests, so that none is asked of an idle path.
+    /// The stream starts before the requests and ends after them, so that no request meets an idle path.
     fn run(&mut self, duration: Duration) -> Result<Carried, Fault> {
         let margin = Duration::from_millis(500);
         let offered = (self.capacity_bps / 2.0) as u64;

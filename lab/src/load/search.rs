@@ -45,8 +45,8 @@ const VERIFIED_EXCESS_LOSS_RATIO: f64 = 0.005;
 const SHORT_TRIAL_WIDTH_RATIO: f64 = 0.10;
 
 impl RateSearch {
-    /// Looks below `most`, for a loss ratio of at most `goal`, with at most so many full trials. `hint` is a guess:
-    /// what arrived when far too much was sent.
+    /// Looks below `most`, for a loss ratio of at most `goal`, with at most so many full trials. `hint` is the
+    /// rate that arrived when far too much was sent.
     pub(super) fn new(most: f64, hint: f64, goal: f64, full_trials: u32) -> RateSearch {
         let low = (hint * 0.5).min(most * 0.5);
         let high = (hint * 1.2).min(most);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A meter that takes something from what it measures. It gets a trial of its own for each case that asks for it, after
-/// all rounds, which counts for no mean, ratio or rank.
+/// A meter that disturbs what it measures. It gets a separate trial for each case that has it configured, after all
+/// rounds, which counts for no mean, ratio or rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntrusiveMeter {

@@ -1,15 +1,15 @@
-//! What was asked for, kept beside the records: with it a run that was cut short goes on, on another day too, and even
-//! if the study that comes with the lab has changed since.
+//! The arguments and the spec of a run, kept beside the records: with them an interrupted run can be resumed later,
+//! even if the lab's study has changed since.
 
 use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The order among the results.
+/// Its file among the results.
 pub const ORDER: &str = "order.json";
 
-/// A run as it was asked for, with its seed and rounds pinned.
+/// The request for a run, with its seed and rounds pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
     /// The arguments of `lab run`, the study first.
@@ -18,7 +18,7 @@ pub struct RunRequest {
     pub spec: String,
 }
 
-/// Options that are pinned, or belong to one occasion only.
+/// Options that are pinned, or apply to one invocation only.
 const PINNED: [&str; 5] = ["--out", "--seed", "--rounds", "--budget", "--resume"];
 
 impl RunRequest {

@@ -27,8 +27,8 @@ pub struct Record {
     pub trial: usize,
     /// How many trials the plan lists.
     pub trials: usize,
-    /// The round it belongs to, from 1; every round holds every contender once. Behind them stand trials under
-    /// intrusive meters.
+    /// The round it belongs to, from 1; every round holds every contender once. Trials under intrusive meters
+    /// have the rounds after these.
     pub round: usize,
     /// How many rounds the plan has.
     pub rounds: usize,
@@ -44,19 +44,19 @@ pub struct Record {
     /// Every factor of the trial under its dotted name: the contender's (`suite`, `mode`), the testbed's (`mtu`,
     /// `link.rate_mbit`, `impair.loss_percent`), the load's (`load`, `message_bytes`) and the study's `part`.
     pub factors: BTreeMap<String, String>,
-    /// What it promises for the wire.
+    /// Its declared protection on the wire.
     pub protection: Protection,
     /// The id of the contender that ratios are taken to.
     pub reference: String,
     /// The load's id.
     pub load: String,
-    /// Seconds of load the plan asked for.
+    /// Seconds of load in the plan.
     pub duration_s: f64,
     /// When the trial began, seconds since 1970.
     pub started_unix: f64,
     /// How long the whole trial took.
     pub took_s: f64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// What the load found, under dotted names with the unit last: `goodput_bps`, `rtt.p99_us`, `loss_ratio`, and what
     /// follows from it: `ideal_bps`, `ideal_ratio`. Empty in records of before there were figures.
@@ -81,7 +81,7 @@ pub struct Verdict {
     pub evidence: Vec<String>,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {

@@ -91,7 +91,7 @@ impl Journal {
     }
 }
 
-/// Two runs must not write into one file. A file system that knows no locks is trusted.
+/// Two runs must not write into one file. Without locks in the file system this is not checked.
 fn alone(file: &File) -> io::Result<()> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(io::Error::other("another run is writing this file")),

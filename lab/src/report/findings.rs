@@ -1,5 +1,5 @@
-//! What the records say, before it is drawn: cells (one combination of contender and factors, all its rounds),
-//! intervals, ratios to the reference, ranks as far as they rise above the noise, and what is missing.
+//! The figures from the records, before they are drawn: cells (one combination of contender and factors, all its
+//! rounds), intervals, ratios to the reference, ranks as far as they rise above the noise, and what is missing.
 
 mod cell;
 mod factors;
@@ -17,7 +17,7 @@ pub use cell::{LEVEL, MeasuredCell, ratio};
 pub use factors::{Setting, factor, figure};
 pub use missing::{Missing, superseded};
 
-/// What a reader of emulated figures must know.
+/// The note on figures of an emulated machine.
 pub const EMULATED_NOTE: &str = "measured in a guest with emulated processors. The results show what works, but not \
      how fast it is on a \
      real machine; these figures are not compared with those of real machines, with targets or with papers.";
@@ -26,7 +26,7 @@ pub const EMULATED_NOTE: &str = "measured in a guest with emulated processors. T
 pub struct Findings<'a> {
     /// All records, in the order of execution.
     pub records: &'a [Record],
-    /// Any of them: what they have in common stands in each.
+    /// Any of them, for the fields that all have in common.
     pub any: &'a Record,
     /// The parts of the study; one without a name where it has none.
     pub parts: Vec<Part<'a>>,
@@ -38,7 +38,7 @@ pub struct Findings<'a> {
 pub struct Part<'a> {
     /// The factor `part`, or nothing.
     pub name: &'a str,
-    /// The name of the figure that stands for the result.
+    /// The name of the figure that is the result.
     pub figure: String,
     /// Factors that vary while the contender stays, with their levels.
     pub settings: Vec<Setting>,

@@ -1,4 +1,4 @@
-//! The little HTML a report needs: text that cannot become markup, and tables that say what their cells are.
+//! The little HTML that a report needs: escaped text, and tables whose headers are marked as such.
 
 use std::fmt::Write;
 

@@ -70,7 +70,7 @@ pub struct Claim {
     pub reported: String,
     /// The cells it is about: factors and their levels; `contender` compares the beginning of the id.
     pub of: BTreeMap<String, String>,
-    /// The cells it compares them to, each with the one of the same settings. Left out: the figure itself is judged.
+    /// The cells it compares them to, each with the one of the same settings. Without it the figure itself is compared.
     #[serde(default)]
     pub to: Option<BTreeMap<String, String>>,
     /// The figure that is compared, where it is not the part's own; also a reading of an intrusive meter.

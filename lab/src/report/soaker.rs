@@ -14,7 +14,7 @@ const MAX_BARS: usize = 36;
 /// What the soaker of one machine lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoakerLoad {
-    /// The host that stands for the machine; nothing where there is one machine.
+    /// A host on the machine; empty where there is one machine.
     pub machine: String,
     /// How many processors it has.
     pub processors: usize,
@@ -31,7 +31,7 @@ pub struct SoakerLoad {
     pub faster: f64,
     /// Whether the soaker ran in the idle class, which takes nothing from others.
     pub idle_class: bool,
-    /// What was carried beside it, as a share of what is carried without.
+    /// What was carried while it ran, as a share of what is carried without it.
     pub carried: f64,
 }
 

@@ -93,8 +93,7 @@ fn cell<'f, 'r>(findings: &'f Findings<'r>, order: usize) -> Option<&'f Measured
     findings.cells().find(of)
 }
 
-/// To the reference under the same settings; the reference itself is 1, and where it is missing there is nothing to
-/// say.
+/// The ratio to the reference under the same settings: 1 for the reference itself, "-" where the reference is missing.
 fn ratio(cell: &MeasuredCell) -> String {
     match cell.ratio {
         Some(ratio) => format!("{:.3}", ratio.value),

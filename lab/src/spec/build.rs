@@ -1,4 +1,4 @@
-//! From words to things: a cell's settings become a contender, the topology it stands on and the load that fills it.
+//! Builds a cell from its settings: a contender, its topology and its load.
 
 mod kind;
 mod load;
@@ -58,12 +58,12 @@ impl Cell {
         factors
     }
 
-    /// Whether it stands on two hosts alone.
+    /// Whether its topology is a pair of hosts.
     pub(super) fn is_of_a_pair(&self) -> bool {
         is_pair(&self.settings)
     }
 
-    /// About how long its load takes when it is asked to last so long.
+    /// About how long a run of its load with this duration takes.
     pub(super) fn takes(&self, asked: Duration) -> Duration {
         self.load(&Programs::default()).takes(asked)
     }

@@ -1,5 +1,5 @@
 //! `[testbed.hosts]`: machines that are there already. What is made of virtual links, needs one clock or would meet the
-//! host's own associations is refused, at the place where it is asked for.
+//! host's own associations is refused, at its place in the file.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -27,7 +27,7 @@ const DEFAULT_ADDRESSES: [(&str, &str, &str); 6] = [
 /// The kind of testbed that is not namespaces of this machine, but of a guest on it.
 pub(super) const GUEST: &str = "guest";
 
-/// Whether the spec asks for a guest, which no spec with hosts does.
+/// Whether the spec has a guest, which excludes hosts.
 pub(super) fn is_guest(file: Tree<'_>) -> Result<bool, Diagnostic> {
     let testbed = file.table("testbed")?;
     let kind = testbed.and_then(|testbed| testbed.get("kind"));

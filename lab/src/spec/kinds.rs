@@ -1,6 +1,6 @@
 //! The kinds of contender and of load that a spec may name.
 
-/// A word of a spec that stands for one of a few values.
+/// A word of a spec for one of a few values.
 pub(super) trait Named: Copy + 'static {
     /// Every value, in the order in which errors list them.
     const ALL: &'static [Self];

@@ -50,7 +50,7 @@ pub(super) struct Changes {
     pub settings: Settings,
 }
 
-/// Reads all presets, so that an error in one is found whichever is asked for; returns the changes of `wanted`. A
+/// Reads all presets, so that an error in any of them is found; returns the changes of `wanted`. A
 /// preset that a spec does not describe gets usual values.
 pub(super) fn read(file: Tree<'_>, wanted: Option<Preset>) -> Result<Changes, Diagnostic> {
     let mut asked = Changes::default();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Where our own programs are.
+/// Where the programs of this project are.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Programs {
     /// `esplanade`, if it was found.

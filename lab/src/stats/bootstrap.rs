@@ -27,9 +27,9 @@ pub(crate) fn bca<T: Copy>(
     (low.is_finite() && high.is_finite() && low < high).then_some(Interval { low, high })
 }
 
-/// The level to ask a bootstrap for, so that its interval of `count` values has the coverage `level`.
-/// Resampling a few values shows less scatter than they have; asking for more by the ratio of Student's to the normal
-/// quantile, and by the root of n/(n − 1), gives it back.
+/// The level to pass to a bootstrap, so that its interval of `count` values has the coverage `level`.
+/// Resampling a few values underestimates their scatter. The correction is the ratio of Student's to the normal
+/// quantile and the root of n/(n − 1).
 pub(crate) fn expanded(level: f64, count: usize) -> f64 {
     let freedom = count.saturating_sub(1).max(1) as f64;
     let wider = (count as f64 / freedom).sqrt() * student_quantile(0.5 + level / 2.0, freedom);

@@ -3,7 +3,7 @@
 
 use super::{Interval, bca, expanded, mean, mean_interval, median, welch_interval};
 
-/// A value and the interval that holds it with the level that was asked for, where there were enough measurements.
+/// A value and its interval at the requested level, where there were enough measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The best single number.

@@ -23,7 +23,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Those of a testbed in namespaces. Two hosts alone have but the family of the wire.
+    /// Those of a testbed in namespaces. A pair of hosts has only the family of the wire.
     pub fn of(layout: Layout, families: Families) -> Addresses {
         let [left, right] = families.outer.wire();
         if layout == Layout::Pair {

@@ -96,8 +96,9 @@ fn unshare(namespaces: libc::c_int) -> io::Result<()> {
 
 /// The inner process: dies with the outer one, and sees its own processes and its own /run.
 fn set_up_inner(alive: OwnedFd) -> Result<(), String> {
-    // SAFETY: plain numbers, about this process only. Its own process group keeps Ctrl-C for the outer process, which
-    // passes it on once; a terminal that stops background writers is not obeyed.
+    // SAFETY: the arguments are plain numbers and affect this process only. In a process group of its own it does not
+    // receive Ctrl-C from the terminal; the outer process passes it on once. SIGTTOU, by which a terminal stops
+    // background processes that write, is ignored.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::setpgid(0, 0);

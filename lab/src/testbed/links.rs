@@ -1,4 +1,4 @@
-//! What a topology asks of links and hosts: rates, offloads, coalescing, TCP options, the impairment box.
+//! The settings of links and hosts in a topology: rates, offloads, coalescing, TCP options, the impairment box.
 
 use std::io;
 use std::path::PathBuf;

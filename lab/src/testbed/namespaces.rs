@@ -167,7 +167,7 @@ impl Namespaces {
     }
 }
 
-/// What stands in a wire.
+/// What is inserted into a wire.
 #[derive(Default)]
 struct Wire {
     machinery: Vec<Box<dyn Process>>,

@@ -28,7 +28,7 @@ pub(super) fn route(middle: &Namespace) -> Result<(), Fault> {
         );
     }
     run_command(middle, Command::line("ip -batch -").input(batch))?;
-    // The usual delay of a proxy's answer is random and up to 0.8 s.
+    // The default delay of a proxy ARP reply is random and up to 0.8 s.
     let settings = [
         ("conf/one/proxy_arp", "1"),
         ("conf/other/proxy_arp", "1"),

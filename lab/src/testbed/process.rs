@@ -30,8 +30,8 @@ pub(crate) struct Running {
     code: Option<i32>,
 }
 
-/// Starts `command` in the network namespace; `None`: in our own. With `together`, both outputs go to one file in their
-/// order.
+/// Starts `command` in the network namespace; `None`: in the lab's own. With `together`, both outputs go to one file in
+/// their order.
 pub(crate) fn start(
     command: &Command,
     namespace: Option<BorrowedFd<'_>>,
@@ -126,7 +126,7 @@ fn enter_before_exec(
     unsafe { child.pre_exec(enter) };
 }
 
-/// Ends a program with this process, whatever ends that.
+/// Makes the kernel end a program when this process ends, for any reason.
 pub(super) fn die_with_parent(child: &mut std::process::Command) {
     // SAFETY: one system call, with plain numbers.
     let ask = || isolate::done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) });
@@ -189,12 +189,12 @@ impl Running {
             tv_sec: time.as_secs() as i64,
             tv_nsec: i64::from(time.subsec_nanos()),
         };
-        // Any answer, also "interrupted", only means: look again.
+        // After any result, "interrupted" too, the caller checks again.
         let _ = poll(&mut ended, Some(&time));
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        // It may have ended a moment ago, which is what was wanted.
+        // An error means that it has ended by itself.
         let _ = rustix::process::pidfd_send_signal(self.ended.as_fd(), signal);
     }
 }
@@ -223,7 +223,7 @@ impl Process for Running {
         contents(&self.stdout)
     }
 
-    /// Goes through to the end also when the user asked to stop: an orderly end is what was asked for.
+    /// Completes also after the user has stopped the run: programs then still end cleanly.
     fn stop(&mut self, grace: Duration) -> Result<(), Fault> {
         self.ask_to_end();
         let deadline = Instant::now() + grace;

@@ -106,7 +106,7 @@ impl Quotas {
         })
     }
 
-    /// Holds a process that sleeps to this share: whether it can be done is known when it was.
+    /// Limits a sleeping process to this share, to check that quotas work.
     pub fn tried(&self, share: f64) -> Result<(), Absence> {
         let try_it = || -> Result<(), Fault> {
             let throttle = self.throttle(share)?;

@@ -4,7 +4,7 @@
 //! ```text
 //!   lab ── ssh ── sshd ── sh ── esplanade-lab tool agent      one thread, which starts every program itself
 //!                                  ├─ gateways, iperf3 …       killed when the lab goes
-//!                                  └─ FOLDER/undo              what then has to be taken back, run by us or by that sh
+//!                                  └─ FOLDER/undo              commands that then undo the changes, run by agent or sh
 //! ```
 //!
 //! The lab is considered gone when standard input ends, or after a time of silence, because a dead link does not close
@@ -92,7 +92,7 @@ impl Agent {
                 continue;
             }
             heard = Instant::now();
-            // Larger than the library's own buffer, which therefore holds nothing back while we sleep.
+            // Larger than the library's own buffer, which therefore is empty while this thread sleeps in poll.
             let mut chunk = [0; 65_536];
             match io::stdin().lock().read(&mut chunk)? {
                 0 => return Ok(()),
@@ -281,7 +281,7 @@ impl Agent {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// The list stands on the disk before anything happens that is on it: the shell that started us reads it if we die.
+    /// The list is written before the changes are made: if the agent is killed, the shell that started it runs it.
     fn write_undo(&self) -> io::Result<()> {
         std::fs::write(self.folder.join(UNDO), undoing(&self.undo))
     }

@@ -1,4 +1,4 @@
-//! One request to a control socket: standard input goes in, what comes back until an empty line or the end goes out.
+//! One request to a control socket: sends standard input and prints the response, up to an empty line or the end.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
-//! TCP connections, one after another: opened, asked one request, answered and closed. The answering end closes first,
-//! as servers do, so that the asking end never runs out of ports however many it opens.
+//! TCP connections, one after another: opened, one request, one response, closed. The responding end closes first, as
+//! servers do, so that the requesting end never runs out of ports.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,11 +12,11 @@ use crate::load::Histogram;
 /// loss.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers every connection's request with itself, for ever.
+/// Echoes the request of every connection, until the process is killed.
 pub(super) fn accept(listen: SocketAddr) -> io::Result<()> {
     let listener = TcpListener::bind(listen)?;
     loop {
-        // One that breaks is lost, which the other end notices.
+        // A broken connection counts as lost at the other end.
         let _ = listener.accept().and_then(|(stream, _)| answer(stream));
     }
 }

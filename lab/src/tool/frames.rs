@@ -1,6 +1,6 @@
 //! Stamped datagrams, sent at a steady rate and counted where they arrive. Each carries a number and the time it was
 //! made, by a clock that all namespaces of a machine share, so the receiver knows what was lost, doubled, overtaken and
-//! how long each was on its way. Several go through the kernel in one call (UDP_SEGMENT) when the rate asks for it.
+//! how long each was on its way. Several go through the kernel in one call (UDP_SEGMENT) when the rate is high.
 
 mod counter;
 mod receive;

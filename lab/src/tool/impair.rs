@@ -91,7 +91,7 @@ impl OneWay {
         }
     }
 
-    /// Every frame draws the same three numbers, whatever they decide: one factor does not move the choices of another.
+    /// Every frame draws the same three numbers, also where one is not used: no factor changes the choices of another.
     fn take(&mut self, frame: &[u8], now: Instant) {
         let (lost, twice, late) = (
             self.draw(self.loss),
@@ -197,7 +197,7 @@ fn quiet(error: &io::Error) -> bool {
     )
 }
 
-/// Waits for room: the box loses only what it was asked to lose.
+/// Waits for room: the box loses only the configured share.
 fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
     loop {
         // SAFETY: the frame lives for the call and its size is correct.

@@ -126,7 +126,7 @@ fn message(what: u16, name: &str, driver: &str) -> io::Result<Vec<u8>> {
     for text in [name, driver, ""] {
         let mut field = [0; NAME_BYTES];
         let bytes = text.as_bytes();
-        // The kernel wants the zero at the end.
+        // The kernel expects the terminating zero.
         let room = field[..NAME_BYTES - 1].get_mut(..bytes.len());
         let room =
             room.ok_or_else(|| io::Error::other(format!("the name `{text}` is too long")))?;

@@ -12,9 +12,9 @@ use crate::load::Histogram;
 /// What asking found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RoundTrips {
-    /// Requests asked.
+    /// Requests sent.
     pub asked: u64,
-    /// Of which no answer came in time.
+    /// Requests without a response in time.
     pub lost: u64,
     /// Seconds from the first request to the last answer.
     pub seconds: f64,
@@ -25,15 +25,15 @@ pub struct RoundTrips {
 /// An answer later than this is lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Sends every datagram back to its sender, for ever.
+/// Sends every datagram back to its sender, until the process is killed.
 pub(super) fn echo(listen: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind(listen)?;
     let mut buffer = vec![0; 65_536];
     loop {
         match socket.recv_from(&mut buffer) {
-            // An answer that cannot be sent is a lost one, which the other end notices.
+            // A response that cannot be sent counts as lost at the other end.
             Ok((length, from)) => drop(socket.send_to(&buffer[..length], from)),
-            // The refusal of an earlier answer, or a signal.
+            // An ICMP error for an earlier response, or a signal.
             Err(error) if transient(&error) => {}
             Err(error) => return Err(error),
         }
@@ -83,7 +83,7 @@ pub(super) fn ask(
     Ok(found)
 }
 
-/// A late answer to an earlier request is not taken for this one's: each carries its number.
+/// A late response to an earlier request is ignored: each carries its number.
 fn once(socket: &UdpSocket, bytes: usize, number: u64) -> io::Result<Option<Duration>> {
     let mut request = vec![0; bytes.max(8)];
     request[..8].copy_from_slice(&number.to_be_bytes());

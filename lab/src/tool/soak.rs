@@ -1,15 +1,15 @@
-//! Takes every idle cycle of a machine and counts what it got, as cyclesoak did for the study of 2004: what a soaker
-//! loses is the load, whatever the kernel's accounting makes of it.
+//! Uses every idle cycle of a machine and counts them, as cyclesoak did for the study of 2004: the cycles that it does
+//! not get are the load, including load that the kernel's accounting misses.
 //!
 //! ```text
 //!   a spinner on each processor    calibrates at normal priority, then falls to the idle class; counts units of work
 //!        │ counts, processor time
 //!        ▼
-//!   this thread                    sleeps, looks, says a line of JSON
+//!   this thread                    sleeps, samples, prints a line of JSON
 //! ```
 //!
-//! Lines come so often that a load begins and ends close to one, and less often as time goes on: the output of a whole
-//! day is a few megabytes.
+//! At first lines are so frequent that a load begins and ends close to one; the interval grows with time, so that the
+//! output of a whole day is a few megabytes.
 
 mod line;
 mod spinner;
@@ -55,7 +55,7 @@ fn print_line(said: &SoakLine) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Looks again when it was interrupted, but not for ever: a machine may be that busy.
+/// Samples again when it was interrupted, up to a limit, as a busy machine may interrupt every sample.
 fn sample(spinners: &[Spinner], started: Instant) -> io::Result<SoakCounts> {
     const MAX_SAMPLE_ATTEMPTS: usize = 3;
     let mut seen = SoakCounts::default();

@@ -63,7 +63,7 @@ impl QuotaUse<'_> {
     }
 }
 
-/// The threads' own time is exact; the process's is counted in ticks, and stands in where there is no other.
+/// The threads' own time is exact; that of the process is counted in ticks, and is used where there is no other.
 fn used(readings: &Readings, side: &str) -> f64 {
     let sum = |begins: &str| -> f64 {
         let found = readings.iter().filter(|(name, _)| name.starts_with(begins));

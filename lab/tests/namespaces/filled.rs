@@ -1,4 +1,4 @@
-//! Topologies under a load, with the kernel, ping and iperf3 as the judges of what our own loads say.
+//! Topologies under a load: the results of the lab's loads are compared with the kernel's counters, ping and iperf3.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub fn carried(topology: &Topology, load: &dyn Load, seconds: u64) -> Carried {
     run.unwrap_or_else(|fault| panic!("{fault}"))
 }
 
-/// iperf3 is the judge of the shaping, with the framing counted by hand: 38 bytes around every packet.
+/// The shaping, measured by iperf3, with the framing counted by hand: 38 bytes around every packet.
 pub fn shaped(testbed: &mut Namespaces) {
     let topology = on(testbed, &shaped_to(100.0));
     let stream = Iperf3 {
@@ -78,7 +78,7 @@ pub fn impaired(testbed: &mut Namespaces) {
     )
     .figures;
     assert!(asked["rtt.p50_us"] >= 20_000.0, "{asked:?}");
-    // ping is the judge: both ways lose, so 0.81 come back.
+    // Measured by ping: both ways lose, so 0.81 come back.
     let ping = Command::line("ping -n -q -c 3000 -i 0.002 -W 1 10.2.0.2");
     let report = topology
         .client
@@ -98,9 +98,8 @@ pub fn impaired(testbed: &mut Namespaces) {
     assert!((20.0..40.0).contains(&shortest), "{report}");
 }
 
-/// A frame that counts as overtaken is our mistake here: where the sender moves to another processor, or another one
-/// goes on with the shaped queue, a kernel overtakes frames of its own, and it cannot while one processor takes in what
-/// gateways get.
+/// No frame may count as overtaken here. A kernel reorders frames where the sender moves to another processor, or where
+/// another processor continues with the shaped queue; it cannot while one processor receives all frames for gateways.
 pub fn agreement(testbed: &mut Namespaces) {
     let receiving = Receiving {
         steered_to: Some("0".into()),
@@ -131,7 +130,7 @@ pub fn agreement(testbed: &mut Namespaces) {
     });
 }
 
-/// The kernel's counters of the server's own link are the judge of which way it went.
+/// The direction is checked by the kernel's counters of the server's link.
 pub fn reverse(testbed: &mut Namespaces) {
     let topology = on(testbed, &shaped_to(100.0));
     let count = |name: &str| -> f64 {
@@ -166,7 +165,7 @@ pub fn reverse(testbed: &mut Namespaces) {
     {
         let bytes = figures[&format!("{way}.goodput_bps")] / 8.0;
         let passed = count(word) - before;
-        // A share of what passed belongs to the last moments, which nobody counts, and to answers.
+        // More bytes pass than the load reports: those of the last moments, which it does not count, and replies.
         assert!(
             bytes > 0.0 && passed > bytes && passed < 2.0 * bytes + 1e6,
             "{way}: {passed} {figures:?}"

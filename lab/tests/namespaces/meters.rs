@@ -1,4 +1,4 @@
-//! Meters on a real topology: what they say is held against what was sent.
+//! Meters on a real topology: their readings are compared with what was sent.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use lab::tool::{Class, SoakLine};
 use super::built;
 use super::filled::lab;
 
-/// The kernel forwards; nobody else has anything to do.
+/// No tunnel: the kernel forwards.
 struct Nobody;
 
 impl Tunnel for Nobody {}
@@ -37,7 +37,7 @@ fn pings(host: &dyn Host, count: u32) {
     said.unwrap_or_else(|fault| panic!("{fault}"));
 }
 
-/// `ping` is the judge: both gateways forward each request and each answer once.
+/// Checked by `ping`: both gateways forward each request and each reply once.
 pub fn counters(testbed: &mut Namespaces) {
     let topology = built(testbed);
     pings(&*topology.client, 1);
@@ -50,20 +50,20 @@ pub fn counters(testbed: &mut Namespaces) {
     }
     assert_eq!(protocols["server.kernel.Icmp.InEchos_count"], 50.0);
     assert!(protocols.values().all(|count| *count > 0.0));
-    // Six virtual links are crossed, and each puts the packet into a backlog; others may do so beside us.
+    // Six virtual links are crossed, and each puts the packet into a backlog; other programs may add packets.
     let softnet = read(&mut Softnet::default(), &topology, || {
         pings(&*topology.client, 50)
     });
     assert!(softnet["softnet.processed_count"] >= 300.0, "{softnet:?}");
 }
 
-/// `yes` does nothing but write: however busy the machine is with others, samples must meet it, as one that is neither
-/// gateway nor endpoint, and all shares make a whole.
+/// `yes` only writes: even on a busy machine some samples must be of it, as a program that is neither gateway nor
+/// endpoint, and the sum of all shares must be one.
 pub fn profile(testbed: &mut Namespaces) {
     let topology = built(testbed);
     let mut meter = Profile::default();
     if let Err(absence) = meter.presence(&topology) {
-        // perf itself is asked whether that is so. Then nothing else can be tried here.
+        // perf itself must fail as well. Then nothing else can be tested here.
         let itself = Command::line("perf stat -a -e cpu-clock true");
         let itself = topology.left.must(&itself, Duration::from_secs(10));
         assert!(itself.is_err(), "{}", absence.why);
@@ -104,8 +104,8 @@ fn soaked(topology: &Topology, act: impl FnOnce()) -> Readings {
     readings
 }
 
-/// A loop of the shell is the judge: its processor is lost to the soaker, whatever else the machine does. A machine
-/// that others keep busy has more load, so there is no upper bound but the whole.
+/// Checked by a loop of the shell: it takes its processor from the soaker. Other programs may add load, so there is no
+/// upper bound but the whole.
 pub fn soaker(testbed: &mut Namespaces) {
     let topology = built(testbed);
     let alone = soaked(&topology, || ());
@@ -153,7 +153,7 @@ fn counting(process: &mut dyn Process) -> Vec<SoakLine> {
     panic!("it does not count: {}", process.output());
 }
 
-/// A processor that we may use.
+/// A processor that this process may use.
 fn first_allowed() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();
@@ -162,7 +162,7 @@ fn first_allowed() -> String {
     list.split([',', '-']).next().unwrap().into()
 }
 
-/// The kernel is the judge of how little a soaker asks for, and of its end.
+/// Checked by the kernel: the scheduling class of a soaker, and its end.
 pub fn soaker_gives_way(testbed: &mut Namespaces) {
     const IDLE: i64 = 5;
     let topology = built(testbed);

@@ -1,5 +1,5 @@
-//! Processes that are held to a share of a processor. The kernel is the judge: it says which group a process is in, and
-//! what it has used.
+//! Processes that are limited to a share of a processor, checked against the kernel: the group of each process, and the
+//! processor time it has used.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,5 @@
-//! A testbed without a machine: hosts that answer as they are told, a contender that may be wrong in every way the
-//! check must notice, a load that carries what it is told. The traits must suffice for this, and nothing here needs
-//! root.
+//! A testbed in memory: hosts with configured answers, a contender that can fail in every way that the check must
+//! notice, a load with a configured result. It uses the public traits only and needs no root.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,11 +21,11 @@ use lab::testbed::{Addresses, Layout, Testbed, Topology, TopologySpec};
 /// How a contender behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Plain packets, honestly declared.
+    /// Plain packets, declared as such.
     Plain,
-    /// As it promises.
+    /// Encrypts as declared.
     Secret,
-    /// Promises secrecy and sends plaintext.
+    /// Declares encryption and sends plaintext.
     Leaking,
     /// Carries packets from client to server only.
     OneWay,
@@ -34,7 +33,7 @@ pub enum Behaviour {
     Reordering,
     /// Loses one packet of many.
     Lossy,
-    /// Says it is up and carries nothing.
+    /// Reports that it is up and carries nothing.
     Dead,
     /// Never comes up.
     Refusing,
@@ -42,15 +41,15 @@ pub enum Behaviour {
     Hanging,
     /// Not on this machine.
     Absent,
-    /// Cannot tell whether it is on this machine, because the user asks to stop meanwhile.
+    /// The user stops the run during the check whether it is on this machine.
     Abandoned,
-    /// As it promises, but fails to go down.
+    /// Encrypts as declared, but fails to go down.
     Stubborn,
-    /// The user asks to stop while it is measured.
+    /// The user stops the run while it is measured.
     Stopping,
-    /// As it promises, but the soaker beside it does not live through the load.
+    /// Encrypts as declared, but the soaker beside it ends during the load.
     Drowning,
-    /// As it promises, but the soaker beside it falls silent.
+    /// Encrypts as declared, but the soaker beside it stops printing.
     Hushing,
 }
 

@@ -1,4 +1,4 @@
-//! The real soaker on the whole road, with what its tool says made up.
+//! The real soaker in a whole run; the output of its tool is made up.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use lab::stage::Stage;
 use super::fake::Behaviour;
 use super::{Run, failure, records_file, run_under, said};
 
-/// Under the real soaker, as the tool of that program says it.
+/// Runs under the real soaker, whose tool is started from `program`.
 fn under_a_soaker(name: &str, program: &str, behaviours: &[Behaviour]) -> Run {
     let file = records_file(name);
     let mut journal = Journal::create(&file).unwrap();

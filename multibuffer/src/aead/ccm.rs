@@ -152,7 +152,7 @@ impl Ccm {
         mac
     }
 
-    /// RFC 3610 2.2: bit 6 tells of associated data, bits 5..3 hold (icv_len - 2) / 2, bits 2..0 hold L - 1 = 3.
+    /// RFC 3610 2.2: bit 6 is set with associated data, bits 5..3 hold (icv_len - 2) / 2, bits 2..0 hold L - 1 = 3.
     fn first_block(&self, iv: &Iv, aad: &[u8], text_len: usize) -> [u8; 16] {
         let flags = 0x40 * u8::from(!aad.is_empty()) + (self.icv_len - 2) / 2 * 8 + 3;
         self.block(flags, iv, text_len as u32)

@@ -64,7 +64,7 @@ fn encrypt_ranges(job: &mut SealJob<'_>) {
     cipher.encrypt_ranges(job.iv.as_bytes(), job.input, text);
 }
 
-/// The input of one job, gathered just before a kernel wants it.
+/// The input of one job, gathered just before a kernel reads it.
 fn text_to_encrypt<'m>(job: &'m mut SealJob<'_>) -> Text<'m> {
     let text_len = job.output.len() - job.key.icv_len();
     let text = &mut job.output[..text_len];

@@ -1,4 +1,4 @@
-//! Kernels for many packets are slower for few: tells the two cases apart without counting all jobs first.
+//! Kernels for many packets are slower for few packets: distinguishes the two cases without counting all jobs first.
 
 use std::{
     array,

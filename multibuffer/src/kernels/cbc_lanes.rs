@@ -31,7 +31,7 @@ pub(crate) struct CbcJob<'a> {
 /// What `N` lanes need for a stretch of blocks.
 ///
 /// INVARIANT: each `text` pointer is to at least as many blocks as the stretch is long, writable if they are to be
-/// encrypted and readable if only the last block is wanted.
+/// encrypted and readable if only the last block is needed.
 #[repr(C, align(64))]
 struct LaneSet<const N: usize> {
     /// The round keys of the lanes, side by side.

@@ -9,7 +9,7 @@ pub(crate) use other::*;
 use super::bitslice::{self, PlaneWidth};
 use crate::detect::features;
 
-/// Decrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
+/// Decrypts all jobs: all are of Triple DES if `triple`, else all of DES.
 pub(crate) fn des_cbc_decrypt<'a>(
     triple: bool,
     jobs: impl Iterator<Item = bitslice::DesCbcJob<'a>>,
@@ -18,7 +18,7 @@ pub(crate) fn des_cbc_decrypt<'a>(
     unsafe { bitslice::cbc_decrypt(PlaneWidth::for_many(features()), triple, jobs) }
 }
 
-/// Encrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
+/// Encrypts all jobs: all are of Triple DES if `triple`, else all of DES.
 pub(crate) fn des_cbc_encrypt<'a>(
     triple: bool,
     jobs: impl Iterator<Item = bitslice::DesCbcJob<'a>>,
@@ -117,7 +117,7 @@ mod x86_64 {
         A::choose(features()).min_jobs()
     }
 
-    /// Signs all jobs; only where [`hmac_min_jobs`] says that there are lanes.
+    /// Signs all jobs. Only where [`hmac_min_jobs`] is not `None`: then there are lanes.
     pub(crate) fn hmac<'a, A: Lanes>(jobs: impl Iterator<Item = HmacJob<'a, A>>) {
         // SAFETY: only kernels of the features that the processor has are best.
         unsafe {

@@ -1,6 +1,6 @@
 //! Cipher block chaining, one block after the other, over any block cipher of the RustCrypto crates.
 //!
-//! The path of the ciphers that only old peers still ask for: Camellia, Blowfish and CAST-128.
+//! For ciphers that only old peers use: Camellia, Blowfish and CAST-128.
 
 use blowfish::cipher::{
     Array, BlockCipherDecrypt, BlockCipherEncrypt, BlockSizeUser, array::ArraySize,

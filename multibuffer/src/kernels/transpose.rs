@@ -23,8 +23,8 @@ const REVERSED_64: [u8; 64] = reversal(8);
 
 macro_rules! rows {
     ($($name:ident $vector:ident $features:literal $zero:ident $load:ident $shuffle:ident;)*) => {$(
-        /// A vector from each of the first `N` pointers, `offset` bytes behind it, its bytes in this order if one is
-        /// told.
+        /// A vector from each of the first `N` pointers, `offset` bytes behind it, its bytes shuffled by `order` if one
+        /// is given.
         ///
         /// # Safety
         #[doc = concat!("So many bytes are readable; the caller enables ", $features, ".")]

@@ -74,7 +74,7 @@ pub(super) trait Wide: Copy {
     fn xor(self, other: Self) -> Self;
     /// Sums of 32-bit words.
     fn plus(self, other: Self) -> Self;
-    /// The bytes of each block in the order that those of `order` say.
+    /// The bytes of each block in the order given by the indices in `order`.
     fn shuffled(self, order: __m128i) -> Self;
     /// The halves of each block exchanged.
     fn turned(self) -> Self;

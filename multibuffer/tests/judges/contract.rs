@@ -1,4 +1,4 @@
-//! What the interface promises: what is refused, what never panics, what always does.
+//! The contract of the interface: which inputs are refused, which never panic, which always panic.
 
 use multibuffer::{Cipher, Integrity, Iv, Key, KeyError, OpenJob, SealJob, SignJob, Verdict};
 

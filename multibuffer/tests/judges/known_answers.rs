@@ -9,7 +9,7 @@ use multibuffer::{Cipher, Integrity, Iv, Key};
 
 use crate::harness::{self, Packet, hex, vector_file};
 
-/// One answer: what is sealed under which key, and what must come of it.
+/// One vector: key, input and the expected output.
 struct Answer {
     name: String,
     cipher: Cipher,

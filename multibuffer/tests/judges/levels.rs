@@ -1,4 +1,4 @@
-//! The whole suite again with kernels switched off, level by level: the portable path too must satisfy every judge.
+//! The whole suite again with kernels switched off, level by level: the portable path, too, must pass every test.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ const WITHOUT: &str = "MULTIBUFFER_WITHOUT";
 #[test]
 fn the_suite_passes_on_every_level_of_kernels() {
     if std::env::var_os(WITHOUT).is_some() {
-        // This is one of the levels, or a person asked for one.
+        // This process runs one of the levels already, or the user has set one.
         return;
     }
     let suite = std::env::current_exe().expect("the path of this test");

@@ -1,4 +1,4 @@
-//! What a packet must look like, said by other implementations: the RustCrypto crates, put together the slow way.
+//! The expected packets, computed by other implementations: the RustCrypto crates, combined in the simplest way.
 
 use aes::cipher::{Array, BlockCipherEncrypt, BlockModeEncrypt, KeyInit, KeyIvInit, StreamCipher};
 use aes::{Aes128, Aes192, Aes256};

@@ -31,7 +31,7 @@ fn aead(suite: &Suite) -> Option<Box<dyn Rival>> {
         }
     };
     let (key, salt) = suite.split_key();
-    // SAFETY: zeros are a valid value, and the key is as long as said.
+    // SAFETY: zeros are a valid value, and the key has the length passed.
     let context = unsafe {
         let mut context: Box<EVP_AEAD_CTX> = Box::new(std::mem::zeroed());
         let done = EVP_AEAD_CTX_init(
@@ -159,7 +159,7 @@ fn context(cipher: *const EVP_CIPHER, key: &[u8], sealing: i32) -> *mut EVP_CIPH
         return null_mut();
     }
     let (key, no_iv) = (key.as_ptr(), ptr::null());
-    // SAFETY: the key has the length that the cipher's name says.
+    // SAFETY: the key has the length that is part of the cipher's name.
     unsafe {
         let context = EVP_CIPHER_CTX_new();
         let done = EVP_CipherInit_ex(context, cipher, null_mut(), key, no_iv, sealing);
@@ -197,7 +197,7 @@ impl Mac {
     }
 
     fn hmac(digest: *const EVP_MD, key: &[u8]) -> Self {
-        // SAFETY: the key is as long as said.
+        // SAFETY: the key has the length passed.
         unsafe {
             let context = HMAC_CTX_new();
             let key_at = key.as_ptr().cast();
@@ -208,7 +208,7 @@ impl Mac {
     }
 
     fn cmac(key: &[u8]) -> Self {
-        // SAFETY: the key is as long as said.
+        // SAFETY: the key has the length passed.
         unsafe {
             let context = CMAC_CTX_new();
             let (key_at, cipher) = (key.as_ptr().cast(), EVP_aes_128_cbc());
@@ -221,7 +221,7 @@ impl Mac {
     fn sign(&self, message: &[u8]) -> [u8; 64] {
         let mut mac = [0; 64];
         let (message, len, out) = (message.as_ptr(), message.len(), mac.as_mut_ptr());
-        // SAFETY: the message is as long as said, and a MAC has at most 64 bytes.
+        // SAFETY: the message has the length passed, and a MAC has at most 64 bytes.
         unsafe {
             match *self {
                 Self::None => {}

@@ -1,8 +1,9 @@
-//! Our kernels against every library that is at hand, in one process: `cargo run --release [SUITE…]` in this folder.
+//! Compares the kernels of `multibuffer` with every library that is available, in one process:
+//! `cargo run --release [SUITE…]` in this folder.
 //!
-//! Ours and the rival's batches take turns, and each pair of turns gives one ratio; printed are the median of the
-//! ratios and the lower bound of their 95 % confidence interval. What a rival seals is compared with ours first: a fast
-//! wrong answer is no answer. The libraries are spared the gathering of three ranges that ours do.
+//! Batches of both sides alternate, and each pair gives one ratio; printed are the median of the ratios and the lower
+//! bound of their 95 % confidence interval. The output of a rival is compared first: a rival whose output differs is
+//! left out. The libraries do not gather three input ranges, as the kernels here do.
 //!
 //! Needs `libssl-dev` and `libipsec-mb-dev`, which is why this is no member of the workspace.
 
@@ -114,7 +115,7 @@ fn row(suite: &Suite, size: usize, batch: usize, sealing: bool) {
     );
 }
 
-/// `None` if the rival computes something else, which is said.
+/// `None`, and a line on standard output, if the rival computes something else.
 fn compare(
     ours: &Ours,
     mut rival: Box<dyn Rival>,

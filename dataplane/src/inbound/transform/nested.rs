@@ -93,7 +93,7 @@ fn settle(
     if let LayerState::Failed(reason) = layer.state {
         chain.charged = layer.sa;
         return match (chain.layers(), reason) {
-            // Nothing about it is proven, so no window is asked.
+            // The packet is not authentic, so no replay window is checked.
             ([], Dropped::BadIcv) => (Outcome::Forged, None),
             (_, reason) => (Outcome::Genuine(Err(reason)), None),
         };

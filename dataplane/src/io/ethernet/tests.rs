@@ -371,7 +371,7 @@ fn a_train_reaches_the_neighbour_whole_or_cut() {
             .set_read_timeout(Some(Duration::from_secs(2)))
             .unwrap();
         let mut whole = router.sink(Some(router.neighbour()));
-        // Nobody is known: each of its packets goes through the raw socket.
+        // No neighbour is known: each of its packets goes through the raw socket.
         let mut cut = router.sink(None);
         for (sink, calls) in [(&mut whole, 1), (&mut cut, 4)] {
             let sent = deliver_train(sink, &train());
@@ -420,7 +420,7 @@ fn nothing_leaves_by_another_device_or_for_this_host() {
         ipsec::wire::ip::v4::finish_checksum(&mut ours);
         let sent = deliver(&mut router.sink(Some(router.neighbour())), &[ours]);
         assert_eq!((sent.packets, sent.failed), (0, 1));
-        // Without a neighbour the kernel would be asked to send it, which would deliver it here.
+        // Without a neighbour it would go through the kernel, which would deliver it here.
         let mut local = opened(64, 33);
         local[16..20].copy_from_slice(&LOCAL_BY_ROUTE);
         ipsec::wire::ip::v4::finish_checksum(&mut local);

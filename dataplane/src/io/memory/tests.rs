@@ -168,8 +168,8 @@ fn a_patient_sink_waits_for_a_slow_reader_and_loses_nothing() {
     assert_eq!(writer.join().unwrap(), 1000);
 }
 
-/// Starts a thread that fills a buffer without a limit of time worth mentioning, and waits until the kernel says that
-/// it sleeps: one that only looks whether something is there has ended by then.
+/// Starts a thread that fills a buffer and may wait for ten minutes. Returns once /proc shows it in poll; a fill
+/// that returns without waiting fails the test.
 fn asleep_in_fill(mut source: MemorySource<Arrival>) -> std::thread::JoinHandle<(usize, Vec<u8>)> {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
 //! Which packets a ring takes, and which a raw socket beside it leaves to the ring: two classic BPF programs, each the
-//! other's complement, so that no packet arrives twice whatever the host's firewall does.
+//! other's complement, so that no packet arrives twice, with any firewall on the host.
 
 use libc::{sock_filter, sock_fprog};
 use std::collections::BTreeSet;

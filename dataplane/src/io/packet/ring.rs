@@ -5,8 +5,8 @@
 //!   frame   │ status │ lengths, where the packet begins │ … │ IP packet … │      one after the other, all of one size
 //! ```
 //!
-//! The status word says who owns the frame. Version 3 would pack packets more tightly, but hands them over in blocks,
-//! by a timer of milliseconds.
+//! The status word shows whether the kernel or this process owns the frame. Version 3 would pack packets more tightly,
+//! but delivers them in blocks, by a timer of milliseconds.
 
 use super::filter::{Program, RingAddresses};
 use crate::io::mapping::Mapping;

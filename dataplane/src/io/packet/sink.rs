@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// verifies the neighbour and learns its new MAC address.
 const NEIGHBOUR_REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often the kernel is asked for changes of routes, links and neighbours.
+/// How often the kernel is queried for changes of routes, links and neighbours.
 pub(super) const CHANGE_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// After this time a device whose egress failed is tried again.

@@ -41,7 +41,7 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 31 + n / 251) as u8).collect()
 }
 
-/// What `/sys` shows belongs to the namespace in which it was mounted: `ip` asks the kernel.
+/// Uses `ip`, because `/sys` shows the devices of the namespace in which it was mounted.
 fn link_of(device: &str) -> (u32, [u8; 6]) {
     let output = std::process::Command::new("ip")
         .args(["-o", "link", "show", "dev", device])
@@ -435,7 +435,7 @@ fn the_probe_finds_each_kind_and_falls_back_with_a_warning() {
     });
 }
 
-/// A packet of ESP, UDP or whatever, perhaps a fragment.
+/// A packet of this protocol, perhaps a fragment.
 fn packet(family: Family, protocol: u8, is_fragment: bool, last: u8) -> Vec<u8> {
     let mut bytes = vec![0; 80];
     match family {

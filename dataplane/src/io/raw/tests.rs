@@ -254,7 +254,7 @@ fn written_headers_arrive_with_options_and_extension_headers() {
             assert_eq!(sink.deliver(&[burst]).unwrap().packets, 1);
             let got = receive_all(&mut source, 1);
             assert_eq!(got[0].1.outer, outer);
-            // The flow label is not told by the kernel, and no ICV covers it.
+            // The kernel does not report the flow label, and no ICV covers it.
             let unlabelled = |packet: &[u8]| {
                 let mut packet = packet.to_vec();
                 if family == Family::V6 {
@@ -352,7 +352,7 @@ fn the_kernel_answers_packets_only_while_nobody_listens() {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(answers() > 0);
-        // What the answer left behind does not stop the next packet.
+        // The error that the ICMP message left on the socket does not stop the next packet.
         assert_eq!(sink.deliver(&[burst]).unwrap().packets, 1);
     });
 }

@@ -172,7 +172,7 @@ fn sockets_that_join_while_the_reader_sleeps_are_read_and_sent_through() {
         let reader = std::thread::spawn(move || {
             let mut buffer = ReceiveBuffer::with_capacity(4 * MAX_ITEM_BYTES, 64);
             let long = Wait::AtMost(Duration::from_secs(60));
-            // One sleep ends because somebody joined, the next with a packet.
+            // One sleep ends because a socket was added, the next because a packet arrived.
             while source.fill(&mut buffer, long).unwrap() == 0 {}
             buffer.items.len()
         });

@@ -213,8 +213,8 @@ fn set_interface(queue: &OwnedFd, name: &str, flags: c_int) -> io::Result<String
 }
 
 fn interface_ioctl(file: &OwnedFd, number: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: all requests used here read and write one ifreq behind the pointer, and what that points to, if anything,
-    // is as large as its command says.
+    // SAFETY: all requests used here read and write one ifreq behind the pointer; where that contains a pointer, it is
+    // to a structure of the size that its command needs.
     check(unsafe {
         libc::ioctl(
             file.as_raw_fd(),

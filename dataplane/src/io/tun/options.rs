@@ -1,4 +1,4 @@
-//! What is asked of a TUN device, and which offloads it has.
+//! The options of a TUN device, and the offloads that it has.
 
 use crate::train::TrainKinds;
 

@@ -1,7 +1,7 @@
-//! Which offloads really work: the kernel is asked, then each is probed with a real packet.
+//! Which offloads really work: they are requested from the kernel, then each is probed with a real packet.
 //!
-//! Asking is not enough: kernels near 6.6.44 grant TSO and refuse every train that is written. The packets of the probe
-//! do no harm: the stack drops those that are written, IPv4 for a wrong header checksum, IPv6 because a loopback
+//! The request is not enough: kernels near 6.6.44 grant TSO and refuse every train that is written. The packets of the
+//! probe do no harm: the stack drops those that are written, IPv4 for a wrong header checksum, IPv6 because a loopback
 //! address may not arrive from outside (RFC 4291 2.5.3); those that are read end here.
 
 mod packets;
@@ -20,7 +20,7 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Sets of offloads to ask for, the largest first: kernels before 6.2 have no USO.
+/// Sets of offloads to request, the largest first: kernels before 6.2 have no USO.
 const WISHES: [(u32, TunOffloads); 3] = [
     (TCP | TUN_F_USO4 | TUN_F_USO6, offloads(true, true)),
     (TCP, offloads(true, false)),

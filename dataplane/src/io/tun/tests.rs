@@ -236,7 +236,7 @@ fn udp_segmented_by_its_sender_passes_as_a_train_and_arrives_as_datagrams() {
     });
 }
 
-/// A signal to the process, of whoever else runs in it, is no end of a test.
+/// Receives one datagram, again after a signal: other tests run in the same process.
 fn receive(socket: &UdpSocket, room: &mut [u8]) -> io::Result<usize> {
     loop {
         match socket.recv(room) {

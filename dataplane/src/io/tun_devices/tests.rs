@@ -144,7 +144,7 @@ fn what_is_read_bears_the_number_of_its_device_and_each_has_its_turn() {
             let first = 100 * (number as usize + 1) + 28;
             (first..first + 3).map(move |len| (number, len))
         });
-        // What was sent into the fourth is nobody's to read.
+        // Packets sent into the fourth device are not read.
         assert!(read.into_iter().eq(lengths));
         assert!(
             read_one_by_one(&mut source, 8)

@@ -1,4 +1,4 @@
-//! What is asked of a UDP socket for ESP.
+//! The options of a UDP socket for ESP.
 
 use crate::io::SocketOptions;
 

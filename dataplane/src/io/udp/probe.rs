@@ -1,4 +1,4 @@
-//! Whether UDP GSO and GRO really work here: the kernel is asked, then real packets are sent over the loopback device.
+//! Whether UDP GSO and GRO really work here: they are enabled, then real packets are sent over the loopback device.
 //!
 //! ```text
 //!   1 packet   ──► plain socket   nothing arrives: no loopback here, so the kernel's answer is all there is
@@ -31,7 +31,7 @@ mod tests;
 /// State of one offload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffloadState {
-    /// Not wanted, or this kernel does not have it.
+    /// Disabled by the options, or this kernel does not have it.
     Absent,
     /// Used: its probe passed.
     Proven,

@@ -20,7 +20,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Of other shortcomings (small buffers, without root) it may have heard.
+    /// Whether no warning was about segmentation. Others (small buffers, no root) may have been given.
     fn heard_nothing_of_segmentation(&self) -> bool {
         !self
             .warned

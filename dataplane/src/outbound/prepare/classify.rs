@@ -1,4 +1,4 @@
-//! Classifies packets: policy's answer for a flow, and the encapsulation plan that follows from it and its SAs.
+//! Classifies packets: the policy decision for a flow, and the encapsulation plan that follows from it and its SAs.
 
 use super::chain::{self, is_tunnel};
 use crate::notice::Notice;

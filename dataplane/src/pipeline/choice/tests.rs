@@ -9,13 +9,13 @@ struct World {
     offered: f64,
     /// Idle processors while the lane works inline.
     spare: f64,
-    /// What of the promise workers keep.
+    /// The share of the predicted throughput that workers reach.
     efficiency: f64,
 }
 
 const SECONDS: f64 = 0.1;
 
-/// A dear cipher, more packets than one thread carries, an idle processor.
+/// A slow cipher, more packets than one thread carries, an idle processor.
 const DEAR: World = World {
     serial_ns: 500.0,
     transform_ns: 9500.0,
@@ -24,7 +24,7 @@ const DEAR: World = World {
     efficiency: 0.95,
 };
 
-/// Throughput of one thread, or with `workers` workers beside it.
+/// Throughput of one thread and `workers` workers.
 fn carried(world: &World, workers: usize) -> f64 {
     let alone = 1e9 / (world.serial_ns + world.transform_ns);
     let by = 1.0 + world.spare.min(workers as f64);

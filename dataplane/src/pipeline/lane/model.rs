@@ -44,7 +44,7 @@ fn numbered(number: u64) -> Box<Numbered> {
     })
 }
 
-/// Serves whatever is there at this moment; a real worker comes back later, which adds nothing to the model.
+/// Transforms the batches on offer and ends. A real worker would sleep and continue, which adds no case to the model.
 fn passing_worker(lane: &Arc<Lane<Numbered>>) -> thread::JoinHandle<()> {
     let lane = Arc::clone(lane);
     thread::spawn(move || while lane.run_one() {})

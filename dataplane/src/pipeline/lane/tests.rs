@@ -146,8 +146,8 @@ fn a_backlog_is_finished_by_workers_and_leaves_with_the_producer() {
     assert!(seen.0.lock().unwrap().iter().copied().eq(0..8));
 }
 
-/// What the kernel makes of packets: those handed over on one processor wait in a queue of that processor, and the
-/// queues are emptied whenever it likes; here the one of the other threads first. A thread stands for a processor.
+/// The kernel's backlog: packets passed to it on one processor wait in a queue of that processor, and the queues may be
+/// emptied in any order; here that of the last thread comes last. A thread represents a processor.
 #[derive(Clone, Default)]
 struct Kernel(Arc<Mutex<Vec<(std::thread::ThreadId, u64)>>>);
 

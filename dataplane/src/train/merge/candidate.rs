@@ -1,4 +1,4 @@
-//! A GRO candidate: what merging needs to know of a packet, read from the packet alone.
+//! A GRO candidate: the fields of a packet that merging needs, read from the packet alone.
 
 use crate::train::TrainKinds;
 use crate::train::fields::{
@@ -8,7 +8,7 @@ use ipsec::packet::{FragmentKind, Outline, have_same_flow};
 use ipsec::wire::checksum::Sum;
 use std::net::IpAddr;
 
-/// What merging needs to know of one packet.
+/// The fields of one packet that merging needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroCandidate {
     pub(super) flow: Flow,

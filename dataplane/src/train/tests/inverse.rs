@@ -1,4 +1,4 @@
-//! Cutting and merging undo each other, whatever the packets.
+//! Segmenting and merging undo each other, for all packets.
 
 use super::meaning::{Meaning, meaning};
 use super::{ALL, cut, merge, segmentation};

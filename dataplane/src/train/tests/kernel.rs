@@ -1,5 +1,5 @@
-//! The kernel's own segmentation as the judge: what it makes of a train is, byte for byte, what we make of it, and what
-//! we have merged it takes apart into what was there before.
+//! Comparison with the kernel's segmentation: its segments of a train are, byte for byte, those of `train::segments`,
+//! and it segments a merged train into the original packets.
 //!
 //! ```text
 //!   train ──► device `espk0` ──► the kernel forwards ──► device `espk1`, which takes single packets only ──► segments
@@ -92,7 +92,7 @@ impl Kernel {
         let sent = self.sink.deliver(&[delivery]).unwrap();
         assert_eq!(sent.packets, count as u64, "{sent:?} {offload:?}");
         let mut got = Vec::new();
-        // What the kernel says by itself may come first, where another processor holds the device's queue just now.
+        // The kernel's own packets may come first, while another processor holds the lock of the device's queue.
         let latest = Instant::now() + Duration::from_secs(10);
         while got.len() < count {
             let left = latest.saturating_duration_since(Instant::now());
@@ -103,7 +103,7 @@ impl Kernel {
         got
     }
 
-    /// What is there now, without what the kernel says by itself.
+    /// Reads the packets that are there now and keeps those of the test; the kernel sends others of its own.
     fn read(&mut self, wait: Wait, got: &mut Vec<Vec<u8>>) {
         let mut intake = ReceiveBuffer::with_capacity(4 * MAX_ITEM_BYTES, 256);
         self.source.fill(&mut intake, wait).unwrap();
@@ -178,8 +178,8 @@ fn the_kernel_cuts_any_train_into_the_same_bytes() {
     });
 }
 
-/// The identification of datagrams that must not be fragmented means nothing (RFC 6864 4.1): where a sender leaves it
-/// alone we merge, and the kernel counts it up. Nothing else of a packet changes.
+/// The identification of datagrams with DF has no meaning (RFC 6864 4.1): packets with a constant one are merged, and
+/// the kernel's segmentation then increments it. Nothing else of a packet changes.
 #[test]
 fn the_kernel_takes_our_trains_apart_into_what_was_merged() {
     isolated(|| {

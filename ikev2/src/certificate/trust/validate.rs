@@ -118,7 +118,7 @@ fn cas_may_sign_certificates(path: &VerifiedPath<'_>) -> Result<(), PathError> {
     }
 }
 
-/// What the library asks about purposes; [`Certificate::is_for_ike`] says which.
+/// The library's check of extended key usages, with the same rule as [`Certificate::is_for_ike`].
 struct Purposes;
 
 impl ExtendedKeyUsageValidator for Purposes {

@@ -1,4 +1,4 @@
-//! CP (RFC 7296 3.15): addresses and more, asked for and given.
+//! CP (RFC 7296 3.15): requests for addresses and other settings, and the replies.
 
 use super::super::{Malformed, number::numbers, reader::Reader, writer::Overflow};
 

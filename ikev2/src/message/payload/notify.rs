@@ -22,9 +22,9 @@ pub struct Notify<'a> {
     pub protocol: Protocol,
     /// The child SA that is meant; empty where it is the IKE SA or none.
     pub spi: &'a [u8],
-    /// What it says.
+    /// Its type.
     pub kind: NotifyType,
-    /// What belongs to it.
+    /// Its data.
     pub data: &'a [u8],
 }
 
@@ -92,7 +92,7 @@ impl<'a> Notify<'a> {
 }
 
 impl NotifyType {
-    /// Whether it says that something failed.
+    /// Whether it reports an error.
     pub fn is_error(self) -> bool {
         self.number() < FIRST_STATUS
     }

@@ -57,7 +57,7 @@ numbers! {
     }
 }
 
-/// What is proposed, the most wanted first; in an answer the one that was chosen.
+/// What is proposed, the preferred first; in an answer the one that was chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SecurityAssociation<'a> {
     /// INVARIANT of what was read: at least one, and numbers that grow by one.
@@ -73,7 +73,7 @@ pub struct Proposal<'a> {
     pub protocol: Protocol,
     /// The sender's SPI: 4 bytes for ESP and AH; 8 for IKE in a rekey, else none.
     pub spi: &'a [u8],
-    /// The transforms, the most wanted of each type first.
+    /// The transforms, the preferred one of each type first.
     pub transforms: Vec<Transform<'a>>,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Proposal<'a> {
         Ok(())
     }
 
-    /// The transforms of one type, the most wanted first.
+    /// The transforms of one type, the preferred first.
     pub fn of_type(&self, kind: TransformType) -> impl Iterator<Item = &Transform<'a>> {
         self.transforms
             .iter()

@@ -136,7 +136,7 @@ impl<'a> EncryptedFragment<'a> {
         if number == 0 || number > total {
             return Err(here.malformed("a fragment number from 1 to the total"));
         }
-        // RFC 7383 2.5: only the first fragment says what is inside.
+        // RFC 7383 2.5: only the first fragment has the type of the first payload inside; in the others it is 0.
         if number != 1 && first != PayloadType::NONE {
             return Err(here.malformed("a type of payload inside in the first fragment alone"));
         }

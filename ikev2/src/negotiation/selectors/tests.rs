@@ -76,7 +76,7 @@ proptest! {
             prop_assert!(is_within(&narrowed.initiator, &ours));
             let pair = narrowed.clone().first_pair();
             prop_assert_eq!((pair.initiator.len(), pair.responder.len()), (1, 1));
-            // Both ends come to the same packets, whoever narrows.
+            // The result also lies within the first selectors when the ends change roles.
             let other = narrow((&ours, &ours), (&theirs, &theirs)).unwrap();
             prop_assert!(is_within(&other.initiator, &theirs));
         }

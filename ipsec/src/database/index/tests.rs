@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// Two shapes whose ranks lie between each other: neither may be asked less because the other has an answer.
+/// Two shapes whose ranks interleave: both must be searched, even if one has a match.
 #[test]
 fn of_two_shapes_that_fit_the_better_rank_counts_whichever_is_asked_first() {
     let host = |host, upper| selector((false, host, 0), (false, 9, 0), upper);

@@ -26,7 +26,7 @@ fn every_number_of_a_range_is_reserved_once() {
     assert!(apply(&mut database, &get_spi(0x1001, 0x1003)).is_err());
 }
 
-/// RFC 2367 3.1.1: what was asked for and never keyed does not stay for ever.
+/// RFC 2367 3.1.1: an SPI that was reserved and never got keys expires.
 #[test]
 fn a_number_that_gets_no_keys_is_free_again_after_half_a_minute() {
     let mut database = Database::default();

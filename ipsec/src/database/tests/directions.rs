@@ -1,8 +1,8 @@
-//! `in` and `fwd` judge alone.
+//! `in` and `fwd` policies are checked independently.
 
 use super::*;
 
-/// What an `in` or `fwd` policy may say of the site's packets.
+/// The `in` or `fwd` policy for the site's packets: none, or one with this action.
 const SAYINGS: [&str; 5] = ["nothing", "discard", "none", "protect", "other"];
 
 fn saying(word: &str) -> Option<Action> {

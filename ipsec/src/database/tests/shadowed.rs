@@ -133,7 +133,7 @@ fn for_one_packet(config: SaConfig) -> SaConfig {
     }
 }
 
-/// Uses up the one packet of an association, and asks for another.
+/// Uses up the one packet of an association, and tries to send another.
 fn ends(database: &Database, spi: u32) {
     let snapshot = database.snapshot();
     let sa = snapshot.sa(snapshot.find(&id(spi, GATEWAYS.1)).unwrap());

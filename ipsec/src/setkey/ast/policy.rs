@@ -55,7 +55,7 @@ pub enum UpperClause {
     Any,
     /// One by number.
     Protocol(u8),
-    /// ICMP for either family or the mobility header (the number says which), by type and code.
+    /// ICMP for either family or the mobility header (by `protocol`), by type and code.
     Message {
         /// The protocol.
         protocol: u8,
@@ -121,9 +121,9 @@ pub enum ActionWord {
     None,
     /// Protect them.
     Ipsec,
-    /// Do what the policy database says; a word for sockets.
+    /// Apply the policy database; only for the policies of sockets.
     Entrust,
-    /// Leave them alone whatever the policy database says; a word for sockets.
+    /// Leave them alone, overriding the policy database; only for the policies of sockets.
     Bypass,
 }
 
@@ -136,7 +136,7 @@ pub struct TemplateClause {
     pub mode: At<ModeWord>,
     /// The ends of the security association, where written.
     pub ends: Option<At<Ends>>,
-    /// How badly it is wanted.
+    /// Its level.
     pub level: At<LevelWord>,
 }
 
@@ -162,7 +162,7 @@ pub enum Ends {
     AnyMe,
 }
 
-/// How badly a template's protection is wanted.
+/// The level of a template: how strictly its protection is required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LevelWord {
     /// As the system has it.

@@ -46,7 +46,7 @@ impl Cursor<'_> {
         Ok(Range { host, prefix, port })
     }
 
-    /// An address or a name. No host is called `esp` here: it is the protocol before which an address was forgotten.
+    /// An address or a name. `esp` is never a host name: it is the protocol, and the address before it is missing.
     pub(super) fn host(&mut self, what: &str) -> Parse<At<Host>> {
         let missing = self.expected(what);
         let Some(word) = self.peek_word() else {

@@ -266,7 +266,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Sets what may be said only once.
+/// Sets an option that may be given only once.
 fn once<T>(slot: &mut Option<At<T>>, flag: Span, value: At<T>) -> Parse<()> {
     match slot.replace(value) {
         None => Ok(()),
@@ -285,7 +285,7 @@ fn unknown_flag(word: &str, span: Span) -> Problem {
     problem.advise(proposal(word, FLAGS))
 }
 
-/// The bytes that `0x…` stands for. Never quotes the word: it may be a key without its prefix.
+/// The bytes of `0x…`. The error never quotes the word: it may be a key without its prefix.
 fn hexadecimal(word: &[u8], span: Span) -> Parse<Secret> {
     let digits = word.strip_prefix(b"0x").or(word.strip_prefix(b"0X"));
     let Some(digits) = digits else {

@@ -135,7 +135,7 @@ impl Cursor<'_> {
         Ok(policy)
     }
 
-    /// Options behind the policy are so natural a mistake that they deserve better than "expected `;`".
+    /// Options behind the policy are a frequent mistake, which gets a clearer message than "expected `;`".
     fn no_option_behind(&self) -> Parse<()> {
         match self.peek() {
             Some(token) if token.kind == Kind::Minus => {
@@ -262,7 +262,7 @@ impl Cursor<'_> {
     }
 }
 
-/// The number of a protocol; none stands for any.
+/// The number of a protocol; `None` for any.
 fn protocol_number(word: &str, span: Span) -> Parse<Option<u8>> {
     if matches!(word, "any" | "ip") {
         return Ok(None);
@@ -324,7 +324,7 @@ fn given_twice(flag: Span) -> Problem {
         .advise("remove one of the two")
 }
 
-/// Templates belong to `ipsec`, and it needs one.
+/// Only `ipsec` takes templates, and it needs at least one.
 fn check_templates(action: At<ActionWord>, templates: &[At<TemplateClause>]) -> Parse<()> {
     match (action.node, templates.first()) {
         (ActionWord::Ipsec, None) => {

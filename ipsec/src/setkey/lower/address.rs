@@ -7,7 +7,7 @@ use crate::setkey::ast::*;
 use crate::setkey::{Problem, shown};
 
 impl Lowering<'_> {
-    /// Every pair of a source and a destination of the same family: a name may stand for several addresses.
+    /// Every pair of a source and a destination of the same family: a name may have several addresses.
     pub(super) fn pairs(
         &mut self,
         lookup: Lookup,

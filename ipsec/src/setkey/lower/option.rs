@@ -47,7 +47,7 @@ pub const POLICY_OPTIONS: [(&str, &str); 1] = [("spread", "a number of associati
 /// The most associations that one policy's flows are spread over: as many processors as one gateway is likely to face.
 const MAX_SPREAD_ASSOCIATIONS: u8 = 64;
 
-/// What the options of one policy say, where they say something.
+/// The options of one policy; `None` for those not given.
 #[derive(Default)]
 pub(super) struct PolicyOptions {
     pub spread: Option<At<u8>>,
@@ -66,7 +66,7 @@ impl PolicyOptions {
     }
 }
 
-/// What the options of one association say, where they say something.
+/// The options of one association; `None` for those not given.
 #[derive(Default)]
 pub(super) struct Options {
     pub esn: Option<At<bool>>,
@@ -94,7 +94,7 @@ pub(super) struct Options {
     pub dummy: Option<At<u16>>,
 }
 
-/// What `encap` asks for.
+/// The value of `encap`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encap {
     None,
@@ -141,7 +141,7 @@ impl Options {
     }
 }
 
-/// Reads the value with `read`, which has no answer for one that makes no sense.
+/// Reads the value with `read`, which returns `None` for an invalid one.
 fn set<T>(
     slot: &mut Option<At<T>>,
     option: &At<NamedOption>,
@@ -209,7 +209,7 @@ fn switch(value: Option<&str>) -> Option<bool> {
     }
 }
 
-/// There is no word for keys that were used: that is what all others are.
+/// There is no value for used keys: without the option all keys count as used.
 fn fresh(value: Option<&str>) -> Option<bool> {
     (value? == "fresh").then_some(true)
 }

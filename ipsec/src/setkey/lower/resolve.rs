@@ -6,7 +6,7 @@ use super::{Lower, Lowering, Names};
 use crate::setkey::Problem;
 use crate::setkey::ast::*;
 
-/// `file` with every name of a host or service replaced by what it stands for. A statement about a host with several
+/// `file` with every name of a host or service replaced by its address or number. A statement about a host with several
 /// addresses becomes several statements.
 pub fn resolve(file: &File, names: &mut dyn Names) -> Result<File, Vec<Problem>> {
     let mut lowering = Lowering::new(Default::default(), names);

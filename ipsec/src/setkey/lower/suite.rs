@@ -42,7 +42,7 @@ impl Lowering<'_> {
         Some(suite)
     }
 
-    /// Both algorithms with their keys; no answer for one that has a problem.
+    /// Both algorithms with their keys; `None` for one with a problem.
     fn algorithms(
         &mut self,
         entry: &SaEntry,

@@ -11,7 +11,7 @@ pub const MAX_HEADER_LEN: usize = 60;
 
 /// The flag that forbids fragmenting, in the word of flags and offset.
 pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
-/// The flag that says that more fragments follow.
+/// The flag MF: more fragments follow.
 pub(crate) const MORE_FRAGMENTS: u16 = 0x2000;
 /// The bits of the fragment offset.
 const OFFSET: u16 = 0x1fff;
@@ -34,8 +34,8 @@ impl<'a> Ipv4<'a> {
             .ok_or(Dropped::Malformed)
     }
 
-    /// Reads as much of a packet as an ICMP message quotes: its payload may be cut short. Also says how long the packet
-    /// was.
+    /// Reads as much of a packet as an ICMP message quotes: its payload may be cut short. Also returns the length of
+    /// the whole packet.
     #[inline]
     pub fn new_quoted(bytes: &'a [u8]) -> Result<(Self, usize), Dropped> {
         let fixed = bytes.first_chunk().ok_or(Dropped::Malformed)?;
@@ -203,7 +203,7 @@ pub struct Ipv4Fields {
 
 impl Ipv4Fields {
     /// The header of a packet with `payload_len` bytes behind it, checksum in place. A payload that no IPv4 packet
-    /// can hold is the caller's mistake; its length field says 65535.
+    /// can hold is the caller's mistake; its length field is 65535.
     #[inline]
     pub fn emit(&self, payload_len: usize) -> [u8; MIN_HEADER_LEN] {
         let total_len = u16::try_from(MIN_HEADER_LEN + payload_len).unwrap_or(u16::MAX);

@@ -34,8 +34,8 @@ impl<'a> Ipv6<'a> {
             .ok_or(Dropped::Malformed)
     }
 
-    /// Reads as much of a packet as an ICMP message quotes: its payload may be cut short. Also says how long the packet
-    /// was.
+    /// Reads as much of a packet as an ICMP message quotes: its payload may be cut short. Also returns the length of
+    /// the whole packet.
     #[inline]
     pub fn new_quoted(bytes: &'a [u8]) -> Result<(Self, usize), Dropped> {
         let (fixed, rest) = bytes.split_first_chunk().ok_or(Dropped::Malformed)?;
@@ -262,7 +262,7 @@ fn is_extension(number: u8) -> bool {
     )
 }
 
-/// Whether the options of a hop-by-hop header ask for a jumbogram; `None` where they overrun the header.
+/// Whether the options of a hop-by-hop header include a jumbo payload; `None` where they overrun the header.
 fn has_jumbo(header: &[u8]) -> Option<bool> {
     for option in Options::of(header) {
         if option?.kind == JUMBO {
@@ -275,7 +275,7 @@ fn has_jumbo(header: &[u8]) -> Option<bool> {
 /// One option of a hop-by-hop or destination options header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ipv6Option {
-    /// Its type; bit 0x20 says that it may change on the way (RFC 8200 4.2).
+    /// Its type; bit 0x20 means that its data may change en route (RFC 8200 4.2).
     pub kind: u8,
     /// Where its data lies in the extension header.
     pub data_at: usize,
@@ -348,7 +348,7 @@ pub struct Ipv6Fields {
 
 impl Ipv6Fields {
     /// The header of a packet with `payload_len` bytes behind it. A payload that no IPv6 packet can hold is the
-    /// caller's mistake; its length field says 65535.
+    /// caller's mistake; its length field is 65535.
     #[inline]
     pub fn emit(&self, payload_len: usize) -> [u8; HEADER_LEN] {
         let len = u16::try_from(payload_len).unwrap_or(u16::MAX);

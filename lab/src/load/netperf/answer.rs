@@ -12,7 +12,7 @@ pub(super) const STREAM_OUTPUTS: &str = "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIM
 /// What is selected of requests.
 pub(super) const REQUEST_OUTPUTS: &str = "TRANSACTION_RATE,ELAPSED_TIME,LOCAL_BYTES_RECVD,LOCAL_TRANSPORT_RETRANS,\
                                        MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY,MAX_LATENCY";
-/// The unit that is asked for: its results have two decimals, whatever they count.
+/// The unit that is requested: its results have two decimals in every test.
 pub(super) const UNIT_OPTION: &str = "k";
 const UNIT_NAME: &str = "10^3bits/s";
 

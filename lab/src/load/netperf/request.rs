@@ -1,4 +1,4 @@
-//! What is asked of netperf.
+//! The arguments of netperf.
 
 use crate::load::Direction;
 

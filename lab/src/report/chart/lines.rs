@@ -43,7 +43,7 @@ impl Line {
 pub struct Lines<'a> {
     /// The name of the factor.
     pub x: &'a str,
-    /// Names of places on it, where these say more than the numbers do; empty: the numbers.
+    /// Labels at places on the axis, instead of numbers; if empty, numbers.
     pub places: &'a [(f64, String)],
     /// The scale of the figures.
     pub scale: Scale,

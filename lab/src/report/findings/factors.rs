@@ -1,4 +1,4 @@
-//! Figures and factors of records, and what varies in a part: the figure that stands for its result, and the factors
+//! Figures and factors of records, and what varies in a part: the figure that is its result, and the factors
 //! that take several levels.
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ pub fn factor<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
     record.factors.get(name).map(String::as_str)
 }
 
-/// The figure that stands for the result: the first of this list that most trials have.
+/// The figure that is the result: the first of this list that most trials have.
 pub(super) fn leading(groups: &[Vec<&Record>]) -> Option<String> {
     const FIRST: [&str; 10] = [
         "ndr_pps",

@@ -1,4 +1,4 @@
-//! Seconds since 1970 as a date a reader knows. UTC, because a report travels.
+//! Seconds since 1970 as a date. In UTC, because reports are read in other time zones.
 
 /// As `2026-11-22 00:41 UTC`.
 pub(super) fn text(unix: f64) -> String {

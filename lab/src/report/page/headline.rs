@@ -57,8 +57,7 @@ fn floor(part: &Part) -> String {
     }
 }
 
-/// The cells with a tile: the reference, and what was asked for: the cells of the study's bars, or all where it has
-/// none.
+/// The cells with a tile: the reference and the cells of the study's bars; all cells if the study has no bars.
 fn asked<'f, 'r>(part: &'f Part<'r>, bars: &[Bar]) -> Vec<&'f MeasuredCell<'r>> {
     let of_a_bar = |cell: &MeasuredCell| {
         let first = cell.trials.first();

@@ -6,8 +6,8 @@ use crate::report::findings::MeasuredCell;
 /// More different ones than this would hide what was measured.
 const MAX_CURVES: usize = 3;
 
-/// What the link would carry if encapsulation were the only cost, where the records know it: a curve for each kind of
-/// encapsulation, named by who has it where there are several.
+/// What the link would carry if encapsulation were the only cost, where the records have it: a curve for each kind of
+/// encapsulation, named by its contenders where there are several.
 pub(super) fn lines(cells: &[&MeasuredCell], across: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.levels[across].is_empty()) {

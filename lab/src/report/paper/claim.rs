@@ -7,12 +7,12 @@ use crate::report::findings::{Findings, LEVEL, MeasuredCell, Part, factor, ratio
 use crate::report::quantity::{Scale, significant, with_interval};
 use crate::stats::{self, Estimate};
 
-/// Today's ratios of the cells that a claim speaks of, or their figures where it compares them to nothing. A cell
-/// answers by its interval, not by its mean: what the noise leaves open is no finding.
+/// This run's ratios of the cells that a claim is about, or their figures where it has no reference. A claim is decided
+/// by a cell's interval, not by its mean: if the interval includes both results, the cell is undecided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimCheck {
     found: Vec<Estimate>,
-    /// In how many cells the interval includes both answers.
+    /// In how many cells the interval includes both results.
     unsure: usize,
     /// The unit of what is a figure.
     scale: Option<Scale>,
@@ -28,7 +28,7 @@ pub enum Judgement {
     InPart,
     /// In none.
     Refuted,
-    /// Every interval includes both answers.
+    /// Every interval includes both results.
     Undecided,
     /// Nothing of it was measured.
     NotMeasured,
@@ -114,7 +114,7 @@ impl ClaimCheck {
     }
 }
 
-/// What a claim asks of a cell.
+/// The estimate in a cell that a claim is about.
 fn found(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Estimate> {
     let name = claim.figure.as_deref().unwrap_or(&part.figure);
     let Some(to) = &claim.to else {
@@ -141,7 +141,7 @@ fn found(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Estimate> {
     })
 }
 
-/// Whether a cell keeps to the claim. `None`: its interval includes both answers.
+/// Whether a cell confirms the claim. `None`: its interval includes both results.
 fn keeps(claim: &Claim, found: &Estimate) -> Option<bool> {
     let too_little = |value: f64| claim.at_least.is_some_and(|least| value < least);
     let too_much = |value: f64| claim.at_most.is_some_and(|most| value > most);

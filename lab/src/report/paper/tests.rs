@@ -78,7 +78,7 @@ fn the_printed_limits_of_klassert_follow_his_formula_but_for_the_last() {
             place == 6 || (formula - printed).abs() < 1.0,
             "{size}: {formula} and {printed}"
         );
-        // He counts packets, we count what they carry.
+        // The paper counts whole packets, the lab their payload.
         let carried = printed * 1e6 * (size - 28.0) / size;
         assert!((carried / bps - 1.0).abs() < 1e-4, "{size}: {carried}");
     }

@@ -81,7 +81,7 @@ pub(super) fn part<'t>(tree: Tree<'t>, base: Option<&Part<'t>>) -> Result<Part<'
     Ok(part)
 }
 
-/// A part cannot do without a name of its own.
+/// A part needs a name of its own.
 pub(super) fn missing_name(tree: Tree<'_>, what: &str) -> Diagnostic {
     Diagnostic {
         at: tree.at.0..tree.at.1,
@@ -173,7 +173,7 @@ pub(super) fn values(
     }
 }
 
-/// The kind that a word stands for.
+/// The kind for a word.
 pub(super) fn known<T: Named>(value: Placed<'_>, what: &str) -> Result<T, Diagnostic> {
     let word = tree::text(value)?;
     T::named(word).ok_or_else(|| Diagnostic {

@@ -25,7 +25,7 @@ pub(super) fn locked_folder(group: &Path) -> io::Result<(PathBuf, File)> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             made => made?,
         }
-        // Another lab that sweeps may have taken it for a dead one's, and then it is not ours.
+        // Another lab that cleans up may have locked or removed it meanwhile: then the next name is tried.
         let lock = File::open(&folder).ok().filter(|lock| {
             flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() && leads_to(&folder, lock)
         });

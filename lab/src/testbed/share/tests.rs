@@ -1,5 +1,5 @@
-//! Folders and files as the kernel would have them, in an ordinary folder: the kernel itself is asked by the tests of
-//! namespaces.
+//! Folders and files as the kernel would have them, in an ordinary folder: the kernel itself is tested by the tests
+//! of namespaces.
 
 use super::folder::{FOLDER_PREFIX, leads_to};
 use super::*;

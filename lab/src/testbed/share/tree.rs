@@ -11,7 +11,7 @@ use super::version::Version;
 pub(super) struct ParentGroup {
     pub group: PathBuf,
     pub version: Version,
-    /// Whether what is made in it has the controller `cpu`; in version two that may have to be asked for.
+    /// Whether what is made in it has the controller `cpu`; in version two it may have to be enabled.
     pub switched_on: bool,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn switch_off(group: &Path) {
     let _ = switch(group, "-cpu");
 }
 
-/// The controller, enabled in an existing group as long as this lives.
+/// The controller, enabled in an existing group until this is dropped.
 pub(super) struct Switch(PathBuf);
 
 impl Switch {
@@ -144,7 +144,7 @@ impl Drop for Switch {
 mod tests {
     use super::*;
 
-    /// A folder tree that looks like a hierarchy: each group with what its two files say, `None` in version one.
+    /// A folder tree that looks like a hierarchy: each group with the contents of its two files, `None` in version one.
     struct Fake(PathBuf);
 
     impl Fake {

@@ -10,10 +10,11 @@ pub(super) const BOOTSTRAP_READY: &str = "esplanade-lab-here";
 const FOLDER_VARIABLE: &str = "ESPLANADE_LAB";
 
 /// The script for the host's shell. On one line and without `!`, because the login shell is unknown. `after` is the
-/// folder of an agent that was lost: what it takes back must be back before anything new begins.
+/// folder of an agent whose connection was lost: the script waits until that agent has undone its changes and removed
+/// the folder.
 ///
-/// Every program of the agent bears a mark in its environment. an agent that was killed takes most of them along; a
-/// gateway that is still dying would answer in its last moment that all is well.
+/// Every program of the agent has the folder in its environment, so that the script finds and kills those that outlive
+/// the agent: a gateway that is still ending could report that it is up.
 pub(super) fn remote_command(names: &[&str], after: Option<&str>) -> String {
     let found: String = names
         .iter()

@@ -28,9 +28,9 @@ pub(in crate::testbed) struct Connection {
     input: Input,
     output: RefCell<Lines>,
     stderr: File,
-    /// The agent's on the host; empty until it is known.
+    /// The agent's folder on the host; empty until it is known.
     folder: String,
-    /// Where the host finds what was brought along, by our own path.
+    /// The uploaded programs: the local path, and the path on the host.
     uploads: Vec<(String, String)>,
     asked: Cell<u64>,
     broken: Cell<bool>,
@@ -41,16 +41,16 @@ pub(in crate::testbed) struct Connection {
     _alive: Option<Sender<()>>,
 }
 
-/// Shared with what gives the sign of life. `None`: closed.
+/// Shared with the thread that sends keepalives. `None`: closed.
 type Input = Arc<Mutex<Option<ChildStdin>>>;
 
-/// For an answer that needs no time, over a bad line. ssh notices a dead one after 30 s.
+/// For a response that takes no time to compute, over a slow line. ssh detects a dead one after 30 s.
 pub(in crate::testbed) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two signs of life; the agent waits for several.
+/// Between two keepalives; the agent waits for several.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A signal that arrives just before a sleep is noticed after this long at the latest.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// For the agent to take everything away. It gives up a little earlier.
+/// For the agent to undo everything. Its own timeout is a little shorter.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(200);
 
 impl Connection {
@@ -134,12 +134,13 @@ impl Connection {
         Some(lost.lost("ssh has ended"))
     }
 
-    /// Takes away what a topology left, also where the user wants to stop.
+    /// Removes what a topology left, also after the user has stopped the run.
     pub(super) fn clear(&self) -> Result<(), Fault> {
         self.ask(Request::CleanUp, CLEANUP_TIMEOUT, false).map(drop)
     }
 
-    /// Asks, and waits for the answer; with `heed` not beyond the user's wish to stop, nor the loss of another host.
+    /// Sends a request and waits for the response. If `interruptible`, the wait ends when the user stops the run or
+    /// another host is lost.
     pub(in crate::testbed) fn ask(
         &self,
         ask: Request,
@@ -232,13 +233,13 @@ impl Drop for Connection {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // It may have ended a moment ago, which is what was wanted.
+        // An error means that it has ended by itself.
         let _ = child.kill();
         let _ = child.wait();
     }
 }
 
-/// Says that the lab lives, until what it returns is dropped.
+/// Sends keepalives to the agent, until the value returned is dropped.
 fn send_keepalives(input: Input) -> Sender<()> {
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
@@ -255,7 +256,7 @@ fn send_keepalives(input: Input) -> Sender<()> {
     sender
 }
 
-/// What came of waiting.
+/// The result of a wait.
 enum ReadOutcome {
     Data,
     TimedOut,

@@ -1,6 +1,6 @@
 //! The protocol between the lab and its agent on a host, over one SSH connection: requests and responses, each one line
 //! of JSON. Requests are numbered, because a response may take time (a program that runs) while others are sent, and
-//! because a late response must not be taken for the next. An empty line is a keepalive.
+//! because a late response must not be mistaken for the next. An empty line is a keepalive.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(crate) const UNDO: &str = "undo";
 pub(crate) struct RequestMessage {
     /// Its response has the same number.
     pub number: u64,
-    /// What is asked.
+    /// The request.
     pub ask: Request,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Request {
     Start { command: Command },
     /// Whether it has ended, and its output: [`Response::State`].
     State { process: u64 },
-    /// Ask it to end, and kill it after so long: [`Response::Flag`], whether it ended by itself.
+    /// End it by a signal, and kill it after so long: [`Response::Flag`], whether it ended by itself.
     Stop { process: u64, grace: Duration },
     /// The text of a file: [`Response::Text`].
     Read { path: PathBuf },

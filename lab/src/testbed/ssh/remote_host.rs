@@ -63,7 +63,7 @@ fn unexpected(answer: &Response) -> Fault {
     Fault::failed(format!("unexpected response from the agent: {answer:?}"))
 }
 
-/// Takes the fitting answer out of all.
+/// The value of the expected response; an error for every other one.
 macro_rules! fitting {
     ($answer:expr, $pattern:pat => $value:expr) => {
         match $answer? {

@@ -78,7 +78,7 @@ fn datagram(handles: &Handles, socket: u64, late: bool) -> Option<Result<Respons
             Some(Ok(Response::Datagram(Some(Bytes(buffer)))))
         }
         Err(_) if late => Some(Ok(Response::Datagram(None))),
-        // Also an ICMP answer to something sent earlier: not what is waited for.
+        // For example an ICMP error for an earlier datagram: the wait continues.
         Err(_) => None,
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::host::Command;
 
-/// The latest first; one that hangs does not keep the others from their turn. One that fails is tried again: a gateway
-/// that is being killed may still take a request, and give no answer.
+/// The latest first. Each has a timeout, so that one that hangs does not stop the others. One that fails is repeated: a
+/// gateway that is being killed may still accept a request and send no response.
 pub(super) fn undoing(commands: &[Command]) -> String {
     let line = |command: &Command| {
         let words = std::iter::once(&command.program).chain(&command.arguments);

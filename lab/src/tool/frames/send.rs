@@ -1,4 +1,4 @@
-//! The sender: what is due goes, several in one call where the rate asks for it.
+//! The sender: sends the datagrams that are due, several in one call where the rate is high.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

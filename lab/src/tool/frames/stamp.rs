@@ -1,4 +1,4 @@
-//! What each datagram bears: its number, the time it was made, and the run it belongs to.
+//! The stamp of each datagram: its number, the time it was made, and the run it belongs to.
 
 /// Number, time and run: what fits the smallest datagram.
 pub(super) const STAMP_BYTES: usize = 20;

@@ -23,13 +23,13 @@ pub struct Spinning {
     pub class: Class,
 }
 
-/// How little a spinner asks of the scheduler.
+/// The scheduling class of a spinner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// `SCHED_IDLE`: yields to all other processes at once.
     Idle,
-    /// Nice 19, where the idle class was refused: it gets a seventieth of a processor that others want.
+    /// Nice 19, where the idle class was refused: it gets a seventieth of a processor that others use.
     Nice,
 }
 

@@ -28,7 +28,7 @@ struct UnitCounter(AtomicU64);
 
 /// Steps of a unit: some microseconds, so that nothing is lost to rounding and counting costs nothing.
 const STEPS_PER_UNIT: u32 = 4096;
-/// A slice of the calibration takes so long or up to twice that, of its own processor time.
+/// A slice of the calibration takes this much processor time, or up to twice as much.
 const MIN_SLICE_TIME: Duration = Duration::from_millis(8);
 /// The best of so many counts was not interrupted.
 const CALIBRATION_SLICES: usize = 24;
@@ -55,7 +55,7 @@ pub(super) fn everywhere() -> io::Result<Vec<Spinner>> {
 fn processors() -> io::Result<Vec<usize>> {
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    // Where this is refused, what we have is all that we may use.
+    // Where this is refused, the present affinity is all that may be used.
     let _ = sched_setaffinity(None, &all);
     let ours = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)
@@ -130,7 +130,7 @@ fn timed(counter: &UnitCounter, units: u64) -> Duration {
     own_time().saturating_sub(before)
 }
 
-/// The very loop that is calibrated is the one that soaks, for more units than any machine will live to count.
+/// The same loop for calibrating and for soaking; soaking passes a number of units that is never reached.
 #[inline(never)]
 fn work(counter: &UnitCounter, units: u64) {
     let mut state = black_box(0x9e37_79b9_7f4a_7c15u64);

@@ -102,7 +102,7 @@ impl Aead {
         );
     }
 
-    /// Checks `tag` over `aad` and `text`, and decrypts `text` in place; says whether it was right.
+    /// Checks `tag` over `aad` and `text`, and decrypts `text` in place. Returns whether the tag was correct.
     #[must_use]
     pub(crate) fn open(&self, nonce: &[u8; 12], aad: &[u8], text: &mut [u8], tag: &[u8]) -> bool {
         let bytes = text.as_mut_ptr();

@@ -37,7 +37,7 @@ impl AesKey {
         }
         init();
         let mut schedule = AES_KEY::default();
-        // SAFETY: `key` has as many bits as said, and `schedule` is writable for the whole call.
+        // SAFETY: `key` has as many bits as passed, and `schedule` is writable for the whole call.
         let status = unsafe { set(key.as_ptr(), key.len() as c_uint * 8, &raw mut schedule) };
         assert_eq!(status, 0, "AES key expansion fails for wrong lengths only");
         Some(Self {

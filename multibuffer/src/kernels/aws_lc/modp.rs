@@ -45,7 +45,7 @@ impl Field {
         let mut bytes = vec![0; prime.len()];
         prime.write(&mut bytes);
         let largest = Number::from_bytes(&bytes);
-        // SAFETY: both numbers live; `largest` belongs to nobody else, and an odd prime is larger than one.
+        // SAFETY: both numbers are allocated; `largest` is not shared, and an odd prime is larger than one.
         let montgomery = unsafe {
             assert_eq!(BN_sub_word(largest.0.as_ptr(), 1), 1);
             let context = Context::new();
@@ -66,20 +66,20 @@ impl Field {
     /// Whether 1 < `value` < prime - 1 (RFC 6989 2.1).
     pub(crate) fn is_public_value(&self, value: &[u8]) -> bool {
         let value = Number::from_bytes(value);
-        // SAFETY: all numbers live and are only read.
+        // SAFETY: all numbers are allocated and only read.
         unsafe {
             BN_cmp_word(value.0.as_ptr(), 1) > 0
                 && BN_cmp(value.0.as_ptr(), self.largest.0.as_ptr()) < 0
         }
     }
 
-    /// `base` to the power of `exponent`, as long as the prime, in a time that tells nothing of the exponent but its
-    /// length. `None` where the library has no memory, or `base` is not smaller than the prime.
+    /// `base` to the power of `exponent`, as long as the prime. The time depends on the length of the exponent, not on
+    /// its value. `None` where the library has no memory, or `base` is not smaller than the prime.
     pub(crate) fn power(&self, base: &[u8], exponent: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (base, exponent) = (Number::from_bytes(base), Number::from_bytes(exponent));
         let (context, result) = (Context::new(), Number::new());
-        // SAFETY: every number and context lives until the end, `result` belongs to nobody else, and the Montgomery
-        // context is that of this modulus. The library refuses a base that is not reduced.
+        // SAFETY: every number and context is freed after the call, `result` is not shared, and the Montgomery context
+        // is that of this modulus. The library refuses a base that is not reduced.
         let status = unsafe {
             BN_mod_exp_mont_consttime(
                 result.0.as_ptr(),
@@ -112,16 +112,16 @@ impl Number {
         Self(allocated(unsafe { BN_new() }))
     }
 
-    /// Big-endian, leading zeroes allowed: as many words as the bytes fill, whatever their value.
+    /// Big-endian, leading zeroes allowed: the number of words depends on the number of bytes, not on their value.
     fn from_bytes(bytes: &[u8]) -> Self {
-        // SAFETY: `bytes` is as long as said; given no number, the function allocates one.
+        // SAFETY: `bytes` has the length passed; given a null pointer, the function allocates the number.
         let number = unsafe { BN_bin2bn(bytes.as_ptr(), bytes.len(), ptr::null_mut()) };
         Self(allocated(number))
     }
 
     /// Bytes without leading zeroes.
     fn len(&self) -> usize {
-        // SAFETY: the number lives and is only read.
+        // SAFETY: the number is allocated and only read.
         unsafe { BN_num_bytes(self.0.as_ptr()) as usize }
     }
 
@@ -130,7 +130,7 @@ impl Number {
     /// # Panics
     /// If `bytes` are too few for the number.
     fn write(&self, bytes: &mut [u8]) {
-        // SAFETY: `bytes` are writable and as many as said; the number is only read.
+        // SAFETY: `bytes` is writable and has the length passed; the number is only read.
         let status = unsafe { BN_bn2bin_padded(bytes.as_mut_ptr(), bytes.len(), self.0.as_ptr()) };
         assert_eq!(status, 1, "room for the number");
     }
@@ -160,7 +160,7 @@ impl Drop for Context {
     }
 }
 
-/// What the library has allocated. It fails for want of memory only, as Rust's own allocations do.
+/// What the library has allocated. It fails only without memory, as Rust's own allocations do.
 fn allocated<T>(made: *mut T) -> NonNull<T> {
     NonNull::new(made).expect("memory for a number")
 }

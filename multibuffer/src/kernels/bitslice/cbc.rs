@@ -86,7 +86,7 @@ impl<'a> DesCbcJob<'a> {
     }
 }
 
-/// Decrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
+/// Decrypts all jobs: all are of Triple DES if `triple`, else all of DES.
 ///
 /// # Safety
 /// The processor has words of this width.
@@ -98,7 +98,7 @@ pub(in crate::kernels) unsafe fn cbc_decrypt<'a>(
     decrypt(width, triple, jobs);
 }
 
-/// Encrypts all jobs; all are of DES or all of Triple DES, as `triple` says.
+/// Encrypts all jobs: all are of Triple DES if `triple`, else all of DES.
 ///
 /// # Safety
 /// The processor has words of this width.

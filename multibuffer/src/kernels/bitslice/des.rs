@@ -1,4 +1,4 @@
-//! DES on bit planes (FIPS 46-3). Permutations cost nothing here: they only say which plane is meant.
+//! DES on bit planes (FIPS 46-3). Permutations cost nothing here: they only change which plane is read.
 
 use super::{sboxes, word::Word};
 

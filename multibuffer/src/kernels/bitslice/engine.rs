@@ -117,7 +117,7 @@ impl<'a> Engine<'a> {
         self.width.lanes()
     }
 
-    /// Says by which keys the block in `lane` is enciphered, until it is said again.
+    /// Sets the keys for the blocks in `lane`, until the next call.
     pub(super) fn set_keys(&mut self, lane: usize, keys: &'a [u64; 3]) {
         if self.loaded[lane].is_some_and(|loaded| ptr::eq(loaded, keys)) {
             return;

@@ -128,7 +128,7 @@ impl Packet<'_> {
 }
 
 impl<const KEYS: bool, const TEXTS: bool> Keystream<KEYS, TEXTS> {
-    /// The number of a packet's first block that anybody wants.
+    /// The number of a packet's first block that is needed: block 0 yields the Poly1305 key, block 1 begins the text.
     const FIRST: u32 = if KEYS { 0 } else { 1 };
 
     #[inline(always)]

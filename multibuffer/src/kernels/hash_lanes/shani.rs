@@ -36,7 +36,7 @@ pub(crate) unsafe fn sign_sha256<'a>(jobs: impl Iterator<Item = HmacJob<'a, Sha2
 unsafe fn sha1(lane_set: &mut LaneSet<u32>, blocks: usize) {
     let reversal = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
     let zero = _mm_setzero_si128();
-    // The instructions want the first word in the highest place.
+    // The instructions expect the first word in the highest place.
     let (mut abcd, mut e) = ([zero; PAIR], [zero; PAIR]);
     for lane in 0..PAIR {
         let word = |at: usize| lane_set.state[at][lane] as i32;

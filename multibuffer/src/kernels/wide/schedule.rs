@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::Wide;
 use crate::kernels::{aesni::RoundKeys, nonce::Nonce};
 
-/// The round keys of AES, wherever a vector wants them.
+/// The round keys of AES, as vectors load them.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Schedule(*const u8);
 

@@ -3,7 +3,7 @@
 /// The names of one list, in both directions.
 macro_rules! notify_types {
     ($($variant:ident = $number:literal, $name:literal;)*) => {
-        /// What a notify payload says. Errors have numbers below 16384 (RFC 7296 3.10.1).
+        /// The type of a notify payload. Errors have numbers below 16384 (RFC 7296 3.10.1).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum NotifyType {
             $(#[doc = $name] $variant,)*

@@ -1,4 +1,4 @@
-//! What extensions and options say about an association, and which of them do not go together.
+//! The settings of an association from its extensions and options, and which of them exclude each other.
 
 use super::{Lower, Lowering};
 use crate::aggfrag::Aggfrag;
@@ -61,7 +61,7 @@ impl Settings {
     }
 }
 
-/// Where ESP in UDP is spoken unless ports are given (RFC 3948).
+/// The port of ESP in UDP unless ports are given (RFC 3948).
 const NAT_PORT: u16 = 4500;
 
 impl Lowering<'_> {
@@ -187,7 +187,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A device carries whole packets to wherever routes lead them: only a tunnel can.
+/// A device carries whole packets to any destination that is routed into it, which needs tunnel mode.
 fn interface(options: &Options, mode: sa::Mode) -> Lower<Option<Arc<str>>> {
     match &options.interface {
         Some(interface) if mode != sa::Mode::Tunnel => {
@@ -201,7 +201,7 @@ fn interface(options: &Options, mode: sa::Mode) -> Lower<Option<Arc<str>>> {
     }
 }
 
-/// RFC 9347 2: a mode of its own for ESP around whole packets, with options that mean nothing without it.
+/// RFC 9347 2: AGGFRAG mode is a mode of ESP for whole packets; its options are valid in this mode only.
 fn aggfrag(name: &SaName, options: &Options, mode: sa::Mode) -> Lower<Option<Aggfrag>> {
     let Some(wanted) = options.aggfrag.filter(|wanted| wanted.node) else {
         return without_aggfrag(options).map(|()| None);

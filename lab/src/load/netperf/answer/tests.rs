@@ -1,4 +1,4 @@
-//! What netperf 2.7.0 told, built from its public source with `--enable-demo` and run between two network namespaces.
+//! Outputs of netperf 2.7.0, built from its public source with `--enable-demo` and run between two network namespaces.
 
 use super::*;
 

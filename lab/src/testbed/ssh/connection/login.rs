@@ -11,13 +11,13 @@ use super::{Connection, REPLY_TIMEOUT};
 use crate::fault::Fault;
 use crate::stop::Stop;
 
-/// To log in, jump hosts included, and for the agent of a lost connection to notice and to take everything back.
+/// To log in, jump hosts included, and until the agent of a lost connection has undone everything.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
-/// To take in a program: a slow line is waited for.
+/// To upload a program over a slow line.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The connection is our own and ends with us: a master that the user's configuration shares would outlive us. All else
-/// is left to that configuration, known hosts above all.
+/// The connection is not shared and ends with the lab: a shared master of the user's configuration would outlive it.
+/// All else is left to that configuration, known hosts above all.
 const SSH_OPTIONS: [&str; 8] = [
     "BatchMode=yes",
     "ConnectTimeout=10",

@@ -39,7 +39,8 @@ fn what_the_kernel_hands_over_is_seen_as_it_is_switched_whole_or_cut() {
     });
 }
 
-/// A persistent device on whose way in packets that `rule` names are dropped: its offloads, and what was said aloud.
+/// Opens a persistent device whose egress hook drops the packets that match `rule`. Returns its offloads and the
+/// warnings.
 fn lossy(name: &str, rule: &str) -> (TunOffloads, Vec<String>) {
     command(&format!("ip tuntap add {name} mode tun vnet_hdr"));
     command(&format!("nft add table netdev {name}"));
