@@ -179,10 +179,10 @@ def a_peer_that_never_follows():
         status, output = left.attempt("rekey", write_other(left))
         expect_refusal(status, output, "in progress")
         told = left.ask("rekey", "--abort")
-        expect("taken back" in told, told)
+        expect("rolled back" in told, told)
         is_over(left, old)
         steps = [event["step"] for event in events.all() if event["event"] == "rekey"]
-        expect([step.split(":")[0] for step in steps] == ["begun", "taken back", "taken back"], f"{steps}")
+        expect([step.split(":")[0] for step in steps] == ["begun", "rolled back", "rolled back"], f"{steps}")
         # By force the peer is lost, until that is taken back: nothing of it is gone.
         rekey(left, new, "--wait", "0")
         return f"{nothing_lost_before(streams)} datagrams"
