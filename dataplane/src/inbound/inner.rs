@@ -9,7 +9,6 @@ use ipsec::pmtu::TcpChecksum;
 
 /// Clamps the MSS of a TCP SYN to what fits the path back, and reads what merging needs. `packet` lies at `span` and
 /// goes to the kernel through the device `interface`.
-#[inline]
 pub(super) fn finish(
     packet: &mut [u8],
     outline: &Outline,

@@ -31,7 +31,6 @@ struct LastAllowed {
 
 impl PolicyCheck {
     /// Outline and device of a packet of the same flow and SA as the last one, without reading its headers.
-    #[inline]
     pub fn recognize(&self, packet: &[u8], sa: SaIndex) -> Option<(Outline, u32)> {
         let last = self.last.as_ref().filter(|last| last.sa == sa)?;
         let total_len = last.template.as_ref()?.total_len_of(packet)?;

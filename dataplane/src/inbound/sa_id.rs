@@ -8,7 +8,6 @@ use std::net::IpAddr;
 
 /// The id that destination address, protocol and the SPI at the start of `packet` make; `malformed` is the reason for a
 /// packet that is too short.
-#[inline]
 pub(super) fn read_sa_id(
     destination: IpAddr,
     protocol: Protocol,

@@ -196,7 +196,6 @@ impl Planned {
 
     /// Appends a protected packet to the last burst if it lies directly behind it, is no longer, and has the same outer
     /// header; begins a new burst otherwise.
-    #[inline]
     pub fn append(&mut self, plan: PlanId, buffer: OutputBuffer, range: Range<usize>) {
         let plans = &self.plans;
         let same = |burst: &PlannedBurst| {
@@ -220,7 +219,6 @@ impl Planned {
 
 impl PlannedBurst {
     /// Whether a packet lies directly behind full ones, and is no longer than they are.
-    #[inline]
     fn has_room_for(&self, buffer: OutputBuffer, range: &Range<usize>) -> bool {
         let is_even = self.range.len() == self.packets as usize * self.stride;
         let follows = self.buffer == buffer && self.range.end == range.start;

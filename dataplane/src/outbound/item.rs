@@ -63,7 +63,6 @@ impl EncapPlans {
 impl Index<PlanId> for EncapPlans {
     type Output = EncapPlan;
 
-    #[inline]
     fn index(&self, id: PlanId) -> &EncapPlan {
         &self.0[id.0 as usize]
     }

@@ -44,7 +44,6 @@ impl<'a> Classifier<'a> {
     }
 
     /// The plan of the packet before, if all that policy looks at is the same.
-    #[inline]
     pub fn plan_before(&mut self, outline: &Outline) -> Option<PlanId> {
         let last = self.last.as_mut()?;
         last.outline.total_len = outline.total_len;
