@@ -134,14 +134,9 @@ fn cached(hop: Option<NextHop>, (device, mtu): (u32, u32)) -> CachedHop {
     match hop {
         None => CachedHop::ViaRawSocket,
         Some(hop) if hop.device != device => CachedHop::OtherDevice,
-        Some(hop) => {
-            let mut addresses = [0; 12];
-            addresses[..6].copy_from_slice(&hop.theirs);
-            addresses[6..].copy_from_slice(&hop.ours);
-            CachedHop::Neighbour {
-                addresses,
-                mtu: hop.mtu.min(mtu) as usize,
-            }
-        }
+        Some(hop) => CachedHop::Neighbour {
+            addresses: hop.link_addresses(),
+            mtu: hop.mtu.min(mtu) as usize,
+        },
     }
 }

@@ -64,7 +64,7 @@ impl EthernetSource {
         let local = self.reader.shared.local_addresses.load_full();
         let mut classifier = Classifier {
             snapshot: &snapshot,
-            ours: &local.all,
+            local_addresses: &local.all,
             flow: None,
         };
         let Self { ring, reader, .. } = self;
@@ -119,7 +119,7 @@ enum Action {
 /// Decides which packets are taken and which are left to the kernel.
 struct Classifier<'a> {
     snapshot: &'a Snapshot,
-    ours: &'a std::collections::HashSet<std::net::IpAddr>,
+    local_addresses: &'a std::collections::HashSet<std::net::IpAddr>,
     /// The flow of the packet that was taken last.
     flow: Option<FlowTemplate>,
 }
@@ -149,7 +149,7 @@ impl Classifier<'_> {
     /// Whether a policy protects or discards it; discarded packets are taken too, to be counted.
     fn is_protected(&self, outline: &Outline) -> bool {
         let is_for_others = may_be_forwarded(outline.source, outline.destination)
-            && !self.ours.contains(&outline.destination);
+            && !self.local_addresses.contains(&outline.destination);
         is_for_others
             && !matches!(
                 self.snapshot.outbound(outline),

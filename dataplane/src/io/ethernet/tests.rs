@@ -137,15 +137,15 @@ impl Router {
 
     /// The host, as a neighbour of the router.
     fn neighbour(&self) -> NextHop {
-        let ((device, ours), (_, theirs)) = (
+        let ((device, local_mac), (_, neighbour_mac)) = (
             index_and_address("left"),
             self.host.run(|| index_and_address("right")),
         );
         NextHop {
             device,
             mtu: 1500,
-            ours,
-            theirs,
+            local_mac,
+            neighbour_mac,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Next hops, and the kernel's tables that they come from.
 
+use super::ethernet_header::LinkAddresses;
 use std::net::IpAddr;
 
 /// The next hop towards a peer.
@@ -10,9 +11,19 @@ pub struct NextHop {
     /// The largest IP packet that device and route take.
     pub mtu: u32,
     /// The device's MAC address.
-    pub ours: [u8; 6],
+    pub local_mac: [u8; 6],
     /// The neighbour's MAC address.
-    pub theirs: [u8; 6],
+    pub neighbour_mac: [u8; 6],
+}
+
+impl NextHop {
+    /// Destination and source address of frames to the neighbour.
+    pub(in crate::io) fn link_addresses(&self) -> LinkAddresses {
+        let mut addresses = [0; 12];
+        addresses[..6].copy_from_slice(&self.neighbour_mac);
+        addresses[6..].copy_from_slice(&self.local_mac);
+        addresses
+    }
 }
 
 /// Reads the kernel's routes and neighbours.

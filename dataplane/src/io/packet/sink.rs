@@ -1,7 +1,6 @@
 //! Sends native ESP directly to the neighbour where the kernel's tables have one, through a raw socket otherwise.
 
 use super::egress::Egress;
-use super::ethernet_header::LinkAddresses;
 use super::native_io::NativeIo;
 use super::next_hop::{NextHop, NextHops};
 use crate::io::raw::RawSink;
@@ -203,7 +202,7 @@ impl PacketSink {
         if let Some(hop) = self.next_hop(run, now)
             && let Some(egress) = self.open(&hop, now)
         {
-            let outcome = egress.send(&link_addresses(&hop), run, &mut identification, sent);
+            let outcome = egress.send(&hop.link_addresses(), run, &mut identification, sent);
             let native_io = egress.native_io();
             self.identification = identification;
             if outcome.is_err() {
@@ -217,13 +216,6 @@ impl PacketSink {
         *sent += self.raw.deliver(run)?;
         Ok(())
     }
-}
-
-fn link_addresses(hop: &NextHop) -> LinkAddresses {
-    let mut addresses = [0; 12];
-    addresses[..6].copy_from_slice(&hop.theirs);
-    addresses[6..].copy_from_slice(&hop.ours);
-    addresses
 }
 
 impl SelectiveSink for PacketSink {

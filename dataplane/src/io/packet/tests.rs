@@ -70,12 +70,13 @@ struct Left {
 
 /// A sink on the left end of the cable that knows the right one.
 fn left(way: NativeIo, family: Family, other: &Namespace) -> Left {
-    let ((device, ours), (_, theirs)) = (link_of("left"), other.run(|| link_of("right")));
+    let ((device, local_mac), (_, neighbour_mac)) =
+        (link_of("left"), other.run(|| link_of("right")));
     let hop = NextHop {
         device,
         mtu: 1500,
-        ours,
-        theirs,
+        local_mac,
+        neighbour_mac,
     };
     let (warn, heard) = warnings();
     let (paths, changed) = (PmtuCache::default(), Arc::new(AtomicBool::new(false)));

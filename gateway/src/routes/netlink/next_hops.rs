@@ -80,11 +80,11 @@ impl Netlink {
             return Ok(None);
         };
         let neighbour = self.neighbour(device, gateway.unwrap_or(destination))?;
-        Ok(neighbour.map(|theirs| NextHop {
+        Ok(neighbour.map(|neighbour_mac| NextHop {
             device,
             mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
-            ours: link.address,
-            theirs,
+            local_mac: link.address,
+            neighbour_mac,
         }))
     }
 
