@@ -81,6 +81,24 @@ pub enum Upper {
     },
 }
 
+impl Upper {
+    /// Source and destination port that it matches; `None` for any port, and where the protocol has none.
+    pub fn ports(self) -> (Option<u16>, Option<u16>) {
+        match self {
+            Self::Protocol {
+                source_port,
+                destination_port,
+                ..
+            }
+            | Self::Ports {
+                source_port,
+                destination_port,
+            } => (source_port, destination_port),
+            Self::Any | Self::Icmp { .. } => (None, None),
+        }
+    }
+}
+
 /// Which packets a policy is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Selector {

@@ -229,18 +229,10 @@ impl Entry {
 
     /// Whether it matches by port, or by ICMP type or code, which later fragments do not carry.
     pub(crate) fn asks_ports(&self) -> bool {
-        match self.selector.upper {
-            Upper::Any => false,
-            Upper::Protocol {
-                source_port,
-                destination_port,
-                ..
-            }
-            | Upper::Ports {
-                source_port,
-                destination_port,
-            } => source_port.is_some() || destination_port.is_some(),
-            Upper::Icmp { kind, code, .. } => kind.is_some() || code.is_some(),
+        if let Upper::Icmp { kind, code, .. } = self.selector.upper {
+            kind.is_some() || code.is_some()
+        } else {
+            self.selector.upper.ports() != (None, None)
         }
     }
 

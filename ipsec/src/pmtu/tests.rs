@@ -4,10 +4,7 @@ use super::*;
 use crate::Dropped;
 use crate::aggfrag::{self, Aggfrag};
 use crate::algorithm::{Encryption, Integrity};
-use crate::sa::Lifetimes;
-use crate::sa::{
-    DontFragment, Dscp, Mode, Protocol, Reqid, SaId, SequenceNumber, Spi, UdpEncapsulation,
-};
+use crate::sa::{DontFragment, Dscp, Mode, Protocol, SaId, SequenceNumber, Spi, UdpEncapsulation};
 use crate::suite::{Secret, Suite};
 use crate::tunnel::Outer;
 use crate::wire::esp::EspFields;
@@ -41,32 +38,17 @@ fn with_suite(
     (source, destination): (IpAddr, IpAddr),
     encapsulation: Option<UdpEncapsulation>,
 ) -> SaConfig {
+    let id = SaId {
+        destination,
+        protocol: Protocol::Esp,
+        spi: Spi::new(0x1001).unwrap(),
+    };
     SaConfig {
-        id: SaId {
-            destination,
-            protocol: Protocol::Esp,
-            spi: Spi::new(0x1001).unwrap(),
-        },
-        source,
         mode: Mode::Tunnel,
-        suite,
-        reqid: Reqid(0),
-        replay_window: 0,
-        esn: false,
-        sequence: 0,
-        key_is_fresh: false,
         encapsulation,
-        lifetimes: Lifetimes::default(),
         df: DontFragment::Copy,
         dscp: Dscp::Copy,
-        ecn: true,
-        tfc: 0,
-        interface: None,
-        keepalive: 0,
-        dummy: 0,
-        aggfrag: None,
-        ah_align8: false,
-        is_standby: false,
+        ..SaConfig::new(id, source, suite)
     }
 }
 

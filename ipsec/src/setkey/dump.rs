@@ -236,18 +236,7 @@ fn selector(out: &mut String, policy: &Policy) {
         Upper::Any | Upper::Ports { .. } => 255,
         Upper::Protocol { number, .. } | Upper::Icmp { number, .. } => number,
     };
-    let (source_port, destination_port) = match selector.upper {
-        Upper::Protocol {
-            source_port,
-            destination_port,
-            ..
-        }
-        | Upper::Ports {
-            source_port,
-            destination_port,
-        } => (source_port, destination_port),
-        Upper::Any | Upper::Icmp { .. } => (None, None),
-    };
+    let (source_port, destination_port) = selector.upper.ports();
     let has_ports = !matches!(number, ICMP | ICMP6 | MOBILITY | GRE);
     range(out, &selector.source, has_ports.then_some(source_port));
     range(

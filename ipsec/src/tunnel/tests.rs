@@ -3,8 +3,7 @@
 use super::*;
 use crate::aggfrag::Aggfrag;
 use crate::algorithm::Encryption;
-use crate::sa::Lifetimes;
-use crate::sa::{Mode, Protocol, Reqid, SaId, Spi, UdpEncapsulation};
+use crate::sa::{Mode, Protocol, SaId, Spi, UdpEncapsulation};
 use crate::suite::{Secret, Suite};
 use etherparse::{Ipv4Header, Ipv6Header, UdpHeader};
 
@@ -22,32 +21,17 @@ fn sa((source, destination): (IpAddr, IpAddr)) -> SaConfig {
         Encryption::named("aes-gcm-16").unwrap(),
         Secret::new(vec![0; 20]),
     );
+    let suite = Suite::new(Some(key), None, None).unwrap();
+    let id = SaId {
+        destination,
+        protocol: Protocol::Esp,
+        spi: Spi::new(0x1001).unwrap(),
+    };
     SaConfig {
-        id: SaId {
-            destination,
-            protocol: Protocol::Esp,
-            spi: Spi::new(0x1001).unwrap(),
-        },
-        source,
         mode: Mode::Tunnel,
-        suite: Suite::new(Some(key), None, None).unwrap(),
-        reqid: Reqid(0),
-        replay_window: 0,
-        esn: false,
-        sequence: 0,
-        key_is_fresh: false,
-        encapsulation: None,
-        lifetimes: Lifetimes::default(),
         df: DontFragment::Copy,
         dscp: Dscp::Copy,
-        ecn: true,
-        tfc: 0,
-        interface: None,
-        keepalive: 0,
-        dummy: 0,
-        aggfrag: None,
-        ah_align8: false,
-        is_standby: false,
+        ..SaConfig::new(id, source, suite)
     }
 }
 

@@ -278,18 +278,11 @@ pub(super) const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
 fn facts(upper: Upper) -> Vec<(u32, u32, u32)> {
     let wide = |shift, value: Option<u16>| value.map(|value| (shift, 0xffff, value.into()));
     let narrow = |shift, value: Option<u8>| value.map(|value| (shift, 0xff, value.into()));
-    let facts = match upper {
-        Upper::Any => [None, None],
-        Upper::Protocol {
-            source_port,
-            destination_port,
-            ..
-        }
-        | Upper::Ports {
-            source_port,
-            destination_port,
-        } => [wide(16, source_port), wide(0, destination_port)],
-        Upper::Icmp { kind, code, .. } => [narrow(24, kind), narrow(16, code)],
+    let facts = if let Upper::Icmp { kind, code, .. } = upper {
+        [narrow(24, kind), narrow(16, code)]
+    } else {
+        let (source, destination) = upper.ports();
+        [wide(16, source), wide(0, destination)]
     };
     facts.into_iter().flatten().collect()
 }

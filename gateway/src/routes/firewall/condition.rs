@@ -43,30 +43,24 @@ fn protocol(rule: Rule, upper: Upper) -> Rule {
 
 fn upper(rule: Rule, upper: Upper) -> Rule {
     let rule = protocol(rule, upper);
-    match upper {
-        Upper::Any => rule,
-        Upper::Protocol {
-            source_port,
-            destination_port,
-            ..
-        }
-        | Upper::Ports {
-            source_port,
-            destination_port,
-        } => [
-            (Field::SourcePort, source_port),
-            (Field::DestinationPort, destination_port),
-        ]
-        .into_iter()
-        .fold(rule, |rule, (field, port)| match port {
-            Some(port) => rule.is(field, port.to_be_bytes()),
-            None => rule,
-        }),
-        Upper::Icmp { kind, code, .. } => [(Field::IcmpType, kind), (Field::IcmpCode, code)]
+    if let Upper::Icmp { kind, code, .. } = upper {
+        let conditions = [(Field::IcmpType, kind), (Field::IcmpCode, code)];
+        return conditions
             .into_iter()
             .fold(rule, |rule, (field, value)| match value {
                 Some(value) => rule.is(field, [value]),
                 None => rule,
-            }),
+            });
     }
+    let (source, destination) = upper.ports();
+    let conditions = [
+        (Field::SourcePort, source),
+        (Field::DestinationPort, destination),
+    ];
+    conditions
+        .into_iter()
+        .fold(rule, |rule, (field, port)| match port {
+            Some(port) => rule.is(field, port.to_be_bytes()),
+            None => rule,
+        })
 }

@@ -137,13 +137,8 @@ pub(super) fn leaves_out(plan: &Plan) -> bool {
 }
 
 fn asks_late(entry: &Entry) -> bool {
-    match entry.selector.upper {
-        Upper::Any => false,
-        Upper::Protocol { source_port, .. } | Upper::Ports { source_port, .. } => {
-            source_port.is_some()
-        }
-        Upper::Icmp { .. } => entry.asks_icmp_type(),
-    }
+    let (source_port, _) = entry.selector.upper.ports();
+    source_port.is_some() || entry.asks_icmp_type()
 }
 
 fn opened(family: Family, around: &Surroundings) -> impl Iterator<Item = Rule> {
