@@ -41,6 +41,16 @@ fn outer(v6: bool, encapsulated: bool) -> Outer {
     }
 }
 
+/// Outer headers from and to this host.
+fn loopback_outer() -> Outer {
+    let here = "127.0.0.1".parse().unwrap();
+    Outer {
+        source: here,
+        destination: here,
+        ..outer(false, true)
+    }
+}
+
 #[test]
 fn parcels_of_every_kind_find_their_socket_and_all_come_out_of_one_source() {
     isolated(|| {
@@ -76,18 +86,11 @@ fn parcels_of_every_kind_find_their_socket_and_all_come_out_of_one_source() {
 }
 
 #[test]
-fn a_parcel_that_fits_no_socket_is_counted_and_stops_nothing() {
+fn a_burst_that_fits_no_socket_is_counted_and_stops_nothing() {
     isolated(|| {
         let waker = Waker::new().unwrap();
         let (mut source, mut sink) = open_all(&waker);
-        let here = Outer {
-            destination: "127.0.0.1".parse().unwrap(),
-            ..outer(false, true)
-        };
-        let here = Outer {
-            source: here.destination,
-            ..here
-        };
+        let here = loopback_outer();
         let strange = Outer {
             protocol: 51,
             ports: None,
@@ -125,14 +128,7 @@ fn packets_that_found_no_room_come_with_the_next_call_although_no_socket_is_read
     isolated(|| {
         let waker = Waker::new().unwrap();
         let (mut source, mut sink) = open_all(&waker);
-        let here = Outer {
-            destination: "127.0.0.1".parse().unwrap(),
-            ..outer(false, true)
-        };
-        let here = Outer {
-            source: here.destination,
-            ..here
-        };
+        let here = loopback_outer();
         let bytes = [1; 40_000];
         let burst = Burst {
             outer: here,
@@ -153,14 +149,7 @@ fn sockets_that_join_while_the_reader_sleeps_are_read_and_sent_through() {
     isolated(|| {
         let mut source = SourceSet::of(Vec::new(), Waker::new().unwrap());
         let mut sink = SinkSet::to(Vec::new());
-        let here = Outer {
-            destination: "127.0.0.1".parse().unwrap(),
-            ..outer(false, true)
-        };
-        let here = Outer {
-            source: here.destination,
-            ..here
-        };
+        let here = loopback_outer();
         let burst = Burst {
             outer: here,
             bytes: &[1; 100],
