@@ -85,7 +85,8 @@ pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Com
     })
 }
 
-/// The associations and policies of a plane, in the order in which they were added.
+/// The associations and policies of a plane that setkey texts are about, in the order in which they were added: those of
+/// IKE's peers are not among them.
 #[derive(Default)]
 pub(crate) struct Databases {
     pub sas: Vec<Arc<SaConfig>>,
@@ -97,10 +98,15 @@ impl Databases {
         let mut all = Self::default();
         for answer in plane.apply(&[Command::DumpSas(None), Command::DumpPolicies])? {
             match answer {
-                Answer::Sas(list) => all.sas.extend(list.into_iter().map(|told| told.config)),
+                Answer::Sas(list) => {
+                    let configs = list.into_iter().map(|told| told.config);
+                    all.sas
+                        .extend(configs.filter(|config| !config.is_negotiated));
+                }
                 Answer::Policies(list) => {
+                    let policies = list.into_iter().map(|told| told.policy);
                     all.policies
-                        .extend(list.into_iter().map(|told| told.policy));
+                        .extend(policies.filter(|policy| !policy.is_negotiated));
                 }
                 Answer::Done | Answer::Spi(_) => {}
             }

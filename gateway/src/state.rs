@@ -304,16 +304,16 @@ fn moment() -> Moment {
     }
 }
 
-/// Associations that have changed.
+/// Associations that have changed and whose numbers are stored. After a restart IKE negotiates new keys: those of the
+/// earlier process have gone with it.
 fn changed<'a>(
     before: &'a Snapshot,
     after: &'a Snapshot,
 ) -> impl Iterator<Item = &'a Arc<Sa>> + use<'a> {
     let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
     after.sas().filter(move |sa| {
-        known
-            .get(&sa.config.id)
-            .is_none_or(|old| !Arc::ptr_eq(old, sa))
+        let old = known.get(&sa.config.id);
+        !sa.config.is_negotiated && old.is_none_or(|old| !Arc::ptr_eq(old, sa))
     })
 }
 

@@ -22,7 +22,7 @@ pub enum Command {
         /// Its source address, which setkey names too.
         source: IpAddr,
     },
-    /// Remove every association between two addresses.
+    /// Remove every association between two addresses; not those that IKE negotiated.
     DeleteAllSas {
         /// Outer source.
         source: IpAddr,
@@ -49,7 +49,7 @@ pub enum Command {
         /// Smallest and largest acceptable value; `None` lets the plane choose.
         range: Option<(Spi, Spi)>,
     },
-    /// Remove all associations, or all of one protocol.
+    /// Remove all associations, or all of one protocol; not those that IKE negotiated.
     FlushSas(Option<Protocol>),
     /// Show all associations, or all of one protocol.
     DumpSas(Option<Protocol>),
@@ -71,7 +71,7 @@ pub enum Command {
         /// Which way.
         direction: Direction,
     },
-    /// Remove all policies.
+    /// Remove all policies; not those of IKE's peers, whose networks would otherwise be open.
     FlushPolicies,
     /// Show all policies.
     DumpPolicies,

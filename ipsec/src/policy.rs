@@ -163,4 +163,6 @@ pub struct Policy {
     pub spread: u8,
     /// Higher goes first; equal ones in the order in which they were added (setkey's `prio`, default 0).
     pub priority: i64,
+    /// Whether it belongs to a peer of IKE, and so to no setkey file.
+    pub is_negotiated: bool,
 }

@@ -120,6 +120,7 @@ impl Hub {
             }]),
             spread: 1,
             priority: 0,
+            is_negotiated: false,
         }))
     }
 

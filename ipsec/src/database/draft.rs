@@ -72,8 +72,12 @@ impl Draft {
                 protocol,
             } => {
                 self.retain_sas(|config| {
-                    (config.source, config.id.destination, config.id.protocol)
-                        != (*source, *destination, *protocol)
+                    let SaConfig {
+                        source: from, id, ..
+                    } = config;
+                    config.is_negotiated
+                        || (*from, id.destination, id.protocol)
+                            != (*source, *destination, *protocol)
                 });
                 Ok(Answer::Done)
             }
@@ -88,7 +92,8 @@ impl Draft {
             } => self.get_spi(*destination, *protocol, *range, now, random),
             Command::FlushSas(protocol) => {
                 self.retain_sas(|config| {
-                    protocol.is_some_and(|protocol| protocol != config.id.protocol)
+                    config.is_negotiated
+                        || protocol.is_some_and(|protocol| protocol != config.id.protocol)
                 });
                 Ok(Answer::Done)
             }
@@ -131,8 +136,11 @@ impl Draft {
                     .ok_or(ChangeError::NoPolicy)
             }
             Command::FlushPolicies => {
-                self.policies.clear();
-                self.known.clear();
+                self.policies.retain(|entry| entry.policy.is_negotiated);
+                let left = self.policies.iter().map(|entry| &entry.policy);
+                self.known = left
+                    .map(|policy| (policy.selector, policy.direction))
+                    .collect();
                 Ok(Answer::Done)
             }
             Command::DumpPolicies => Ok(Answer::Policies(

@@ -62,6 +62,7 @@ fn policy(source: &str, destination: &str, upper: Upper, action: Action) -> Poli
         action,
         spread: 1,
         priority: 0,
+        is_negotiated: false,
     }
 }
 

@@ -153,6 +153,7 @@ pub(super) fn parse(message: &ModifyMessage) -> Option<PolicyReport> {
         action: read_action(message)?,
         spread: 1,
         priority: DEFAULT_PRIORITY - i64::from(info.priority),
+        is_negotiated: false,
     };
     Some(PolicyReport {
         policy: Arc::new(policy),

@@ -46,6 +46,7 @@ fn optional() -> Policy {
         }]),
         spread: 1,
         priority: 0,
+        is_negotiated: false,
     }
 }
 

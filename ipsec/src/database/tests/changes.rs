@@ -102,3 +102,50 @@ fn a_dump_of_one_protocol_shows_that_protocol_alone() {
     assert_eq!(dump(Some(Protocol::Esp)), [0x1001]);
     assert_eq!(dump(Some(Protocol::Ah)), [0_u32; 0]);
 }
+
+#[test]
+fn a_flush_leaves_what_ike_negotiated_and_a_delete_by_name_does_not() {
+    let negotiated = |spi| SaConfig {
+        is_negotiated: true,
+        ..tunnel(spi)
+    };
+    let network = |destination| Policy {
+        is_negotiated: true,
+        ..policy("10.1.0.0/16", destination, Upper::Any, Action::Discard)
+    };
+    let mut database = database(&[
+        add(negotiated(0x1001)),
+        add(tunnel(0x1002)),
+        add_policy(network("10.2.0.0/16")),
+        add_policy(policy(
+            "10.1.0.0/16",
+            "10.3.0.0/16",
+            Upper::Any,
+            Action::Discard,
+        )),
+    ]);
+    let all = Command::DeleteAllSas {
+        source: address(GATEWAYS.0),
+        destination: address(GATEWAYS.1),
+        protocol: Protocol::Esp,
+    };
+    for flush in [all, Command::FlushSas(None), Command::FlushPolicies] {
+        apply(&mut database, &[flush]).unwrap();
+    }
+    let left = |database: &Database| {
+        let snapshot = database.snapshot();
+        (
+            snapshot.sas().count(),
+            snapshot.policies(Direction::Out).count(),
+        )
+    };
+    assert_eq!(left(&database), (1, 1));
+    // The selector is still taken.
+    assert!(apply(&mut database, &[add_policy(network("10.2.0.0/16"))]).is_err());
+    let delete = Command::DeleteSa {
+        id: id(0x1001, GATEWAYS.1),
+        source: address(GATEWAYS.0),
+    };
+    apply(&mut database, &[delete]).unwrap();
+    assert_eq!(left(&database), (0, 1));
+}

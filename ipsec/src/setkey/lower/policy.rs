@@ -41,6 +41,7 @@ impl Lowering<'_> {
             action,
             spread,
             priority,
+            is_negotiated: false,
         };
         let forwarded = self.forwarded(&written);
         self.push(command(Arc::new(written)), span)?;

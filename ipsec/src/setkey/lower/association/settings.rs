@@ -56,6 +56,7 @@ impl Settings {
             dummy: self.dummy,
             ah_align8: self.ah_align8,
             is_standby: false,
+            is_negotiated: false,
             aggfrag: self.aggfrag,
         }
     }
