@@ -73,7 +73,7 @@ impl OutboundEsp {
         header.copy_from_slice(&self.authenticated.header());
         let (iv, output) = rest.split_at_mut(sa.config.suite.iv_len());
         // RFC 8750: an implicit IV enters the nonce and does not travel.
-        iv.copy_from_slice(&self.iv.as_bytes()[..iv.len()]);
+        self.iv.write(iv);
         SealJob {
             key: &sa.key,
             aad: self.authenticated.aad(),

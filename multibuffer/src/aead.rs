@@ -81,6 +81,7 @@ impl AeadKey {
     }
 
     /// Encrypts `input` into `text`, which is as long, and writes its ICV.
+    #[inline]
     pub(crate) fn seal(
         &self,
         iv: &Iv,
@@ -93,7 +94,7 @@ impl AeadKey {
         match self.implementation.for_len(text.len()) {
             Ok(gcm) => {
                 let tag = gcm.seal(nonce, aad, input, text);
-                icv.copy_from_slice(&tag[..icv.len()]);
+                copy(&tag[..icv.len()], icv);
             }
             Err(library) => {
                 gather(input, text);

@@ -20,6 +20,8 @@ pub(crate) mod size;
 use members::{Job, Members};
 use size::WINDOW_JOBS;
 
+use std::ptr;
+
 use crate::{Key, OpenJob, SealJob, SignJob, VerifyJob, zeroing};
 
 /// See [`crate::seal`].
@@ -54,9 +56,14 @@ fn by_suite<'a, J: Job<'a>>(jobs: &mut [J], each: impl Fn(&'a Key, Members<'_, J
             let key = window[first].key();
             let mut flags = [false; WINDOW_JOBS];
             let flags = &mut flags[..window.len()];
+            // Neighbours mostly have one key, and need no second comparison.
+            let (mut last, mut is_like) = (key, true);
             for ((flag, done), job) in flags.iter_mut().zip(&mut *done).zip(&*window) {
-                *flag = !*done && key.is_like(job.key());
-                *done |= *flag;
+                if !ptr::eq(last, job.key()) {
+                    (last, is_like) = (job.key(), key.is_like(job.key()));
+                }
+                *flag = is_like && !*done;
+                *done |= is_like;
             }
             let members = Members {
                 jobs: window,

@@ -75,6 +75,7 @@ impl GcmKey {
     }
 
     /// Encrypts `input` into `output`, which is as long, and returns the tag.
+    #[inline]
     pub(crate) fn seal(
         &self,
         nonce: Nonce,
@@ -124,6 +125,7 @@ impl GcmKey {
         })
     }
 
+    #[inline]
     fn run<const SEALING: bool>(&self, packet: Packet<'_>) -> [u8; 16] {
         // SAFETY: the processor has the vectors of its level.
         unsafe {
