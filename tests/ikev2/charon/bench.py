@@ -1,0 +1,160 @@
+"""The hosts of a case, the ends on them, and what is asked of every tunnel."""
+
+import os
+import re
+import time
+
+from charon import Charon
+from network.expect import expect
+from network.sites import CLIENT, SERVER, Sites
+from network.wire import UDP, Esp, Packet
+from suites import differences
+
+# Filled into every ping, so that it is found where it must not be.
+MARK = b"esplanade canary"
+COUNT, SIZE = 5, 1200
+ENCRYPTED_FRAGMENT = 53
+
+
+class Nat(Sites):
+    """The left gateway has a private address; `nat` translates it to 192.0.2.1."""
+
+    def build(self):
+        super().build()
+        self.nat = self.network.host("nat")
+        self.left.sh("ip link del wan")
+        self.network.link(self.left, "wan", self.nat, "inside")
+        self.network.link(self.nat, "wan", self.wire, "left")
+        self.wire.sh("ip link set left master br0 up")
+        self.nat.sh("""sysctl -qw net.ipv4.ip_forward=1
+            ip link set inside up; ip link set wan up
+            ip addr add 203.0.113.1/24 dev inside; ip addr add 192.0.2.1/24 dev wan
+            ip route add 10.1.0.0/24 via 203.0.113.2; ip route add 10.2.0.0/24 via 192.0.2.2
+            nft add table ip nat; nft add chain ip nat out '{ type nat hook postrouting priority 100; }'
+            nft add rule ip nat out oifname wan masquerade random""")
+        self.left.sh("""ip link set wan up; ip addr add 203.0.113.2/24 dev wan
+            ip route add default via 203.0.113.1""")
+
+
+ADDRESSES = {False: ({4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8::1", "2001:db8::2")},
+                     {4: ("192.0.2.2", "192.0.2.1"), 6: ("2001:db8::2", "2001:db8::1")}),
+             # Where the left gateway is, the right one cannot know before it is asked.
+             True: ({4: ("203.0.113.2", "192.0.2.2")}, {4: ("192.0.2.2", "%any")})}
+
+
+class Bench:
+    """One topology with both ends."""
+
+    def __init__(self, nat, peer, folder, certificates):
+        self.sites = (Nat if nat else Sites)("ikn" if nat else "ikc")
+        self.sites.__enter__()
+        left, right = ADDRESSES[nat]
+        self.left = peer(self.sites.left, "left", left, f"{folder}/left", certificates)
+        self.right = Charon(self.sites.right, "right", right, f"{folder}/right", certificates)
+        for end in (self.left, self.right):
+            os.makedirs(end.folder, exist_ok=True)
+        self.tap = self.sites.listen(self.sites.wire, "right")
+
+    def close(self):
+        for end in (self.left, self.right):
+            end.stop()
+        self.sites.__exit__()
+
+    def end(self, which):
+        return getattr(self, which)
+
+    def start(self, case):
+        for end in (self.left, self.right):
+            end.configure(case)
+            end.start()
+        self.tap.clear()
+
+    def stop(self):
+        for end in (self.left, self.right):
+            end.stop()
+
+    def ping(self, way, count=COUNT, interval=0.03, wait=1, limit=30):
+        """How many pings from one network to the other come back."""
+        host, to = {"out": (self.sites.client, SERVER[4]), "in": (self.sites.server, CLIENT[4])}[way]
+        _, output = host.attempt(f"ping -q -n -c {count} -i {interval} -W {wait} -s {SIZE} -p {MARK.hex()} {to}", limit)
+        found = re.search(r"(\d+) received", output)
+        return int(found[1]) if found else 0
+
+    def passes_in_clear(self):
+        """The control: without gateways, pings pass and are found on the wire."""
+        self.tap.clear()
+        return self.ping("out") == COUNT and len(self.in_clear()) >= COUNT
+
+    def in_clear(self):
+        """Frames on the wire that show what is inside, or whose addresses are of the networks."""
+        return [frame for frame in self.tap.settle(0.1)
+                if MARK in frame or ((packet := Packet.of(frame)) and packet.source.startswith("10."))]
+
+    def carried(self):
+        """Packets that the right end's child SAs have opened and sealed, by its own count."""
+        children = self.right.children()
+        return [sum(int(child[name]) for child in children) for name in ("packets-in", "packets-out")]
+
+    def fragmented(self):
+        """Encrypted fragments of IKE that each end has sent."""
+        counts = {"left": 0, "right": 0}
+        for frame in self.tap.settle(0.1):
+            packet = Packet.of(frame)
+            if packet and packet.protocol == UDP and not Esp.find(frame):
+                datagram = frame[packet.offset:]
+                message = datagram[12:] if datagram[8:12] == bytes(4) else datagram[8:]
+                if len(message) > 28 and message[16] == ENCRYPTED_FRAGMENT:
+                    counts["right" if packet.source == self.right.outer[4][0] else "left"] += 1
+        return counts
+
+    # What is asked of every tunnel: each gives nothing, or what is wrong.
+
+    def check_traffic(self, outcome, suffix=""):
+        """Pings both ways, counted by the judge, and nothing in clear; where a child is exchanged meanwhile, see steps.py."""
+        self.tap.clear()
+        before = self.carried()
+        for way in ("out", "in"):
+            came = self.ping(way)
+            outcome[f"{way}{suffix}"] = None if came == COUNT else f"{came} of {COUNT} pings came back"
+        opened, sealed = (after - old for after, old in zip(self.carried(), before))
+        outcome[f"counted{suffix}"] = (None if min(opened, sealed) >= 2 * COUNT else
+                                       f"charon opened {opened} and sealed {sealed}, not {2 * COUNT}")
+        clear, protected = self.in_clear(), [frame for frame in self.tap.frames if Esp.find(frame)]
+        outcome[f"wire{suffix}"] = (f"{len(clear)} frames in clear" if clear else
+                                    None if len(protected) >= 4 * COUNT else f"{len(protected)} ESP packets on the wire")
+
+    def check_suites(self, case):
+        ikes = self.right.associations()
+        if len(ikes) != 1 or len(ikes[0]["children"]) != 1:
+            return f"{len(ikes)} IKE SAs with {[len(ike['children']) for ike in ikes]} child SAs"
+        without = () if case.childless else ("dh-group",)
+        wrong = differences(ikes[0], case.right.ike) | differences(ikes[0]["children"][0], case.right.esp, without)
+        return "; ".join(f"{key}: {value}" for key, value in wrong.items()) or None
+
+    def child_differences(self, case, child):
+        """What is not as proposed in a child SA that came by CREATE_CHILD_SA, which may have a group of its own."""
+        return differences(child, case.right.esp)
+
+    def check_refused(self, case, answer):
+        """No tunnel, no packet, and the reason in words."""
+        if answer is None:
+            return {"refused": "it came up"}
+        outcome = {"refused": "an end is up" if self.left.is_up() or self.right.is_up() else None}
+        self.tap.clear()
+        came = self.ping("out", wait=0.3) if self.left.fails_closed else 0
+        outcome["wire"] = f"{came} pings passed, {len(self.in_clear())} frames in clear" if came else None
+        for end in (self.left, self.right):
+            words = case.refused.get(f"{end.which}-{end.kind}") or case.refused.get(end.kind)
+            if words:
+                said = end.words()
+                outcome[f"{end.which} why"] = None if re.search(words, said) else f"no '{words}' in:\n{said[-1500:]}"
+        return outcome
+
+
+def until(condition, otherwise, seconds):
+    """Waits until a condition holds, and gives its value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        expect(time.monotonic() < deadline, otherwise() if callable(otherwise) else otherwise)
+        time.sleep(0.05)
+    return value

@@ -1,0 +1,141 @@
+"""What is done with a tunnel that is up; after each step it must carry traffic as before."""
+
+import threading
+import time
+
+from bench import until
+from network.expect import expect
+from network.timeout import slowed
+
+# Seconds for an exchange of SAs, for a collision to settle, and for a dead peer to be noticed.
+EXCHANGE_TIMEOUT, SETTLE_TIMEOUT, DEAD_TIMEOUT = slowed(6), slowed(12), slowed(15)
+# A flow of this many pings, one in 5 ms, runs while SAs are exchanged.
+FLOW, INTERVAL = 300, 0.005
+
+
+class Flow:
+    """Pings in both directions while something is done."""
+
+    def __init__(self, bench):
+        self.came = {}
+        self.threads = [threading.Thread(target=self.run, args=(bench, way)) for way in ("out", "in")]
+
+    def run(self, bench, way):
+        self.came[way] = bench.ping(way, FLOW, INTERVAL)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        time.sleep(0.3)
+        return self
+
+    def __exit__(self, *_):
+        for thread in self.threads:
+            thread.join()
+
+    def lost(self):
+        return {way: FLOW - came for way, came in self.came.items() if came != FLOW}
+
+
+def spis(bench):
+    return {child["spi-in"] for child in bench.right.children()}
+
+
+def ike_spis(bench):
+    return {ike["initiator-spi"] for ike in bench.right.associations()}
+
+
+CURRENT = {"child": spis, "ike": ike_spis}
+
+
+def exchanged(bench, what, before):
+    """One new SA and none of those of before."""
+    now = CURRENT[what](bench)
+    return len(now) == 1 and not now & before
+
+
+def rekey(bench, case, what, which):
+    before = CURRENT[what](bench)
+    with Flow(bench) as flow:
+        bench.end(which).rekey(what)
+        until(lambda: exchanged(bench, what, before), lambda: f"{what} SAs: {before}, then {CURRENT[what](bench)}",
+              EXCHANGE_TIMEOUT)
+    expect(not flow.lost(), f"lost during the exchange: {flow.lost()} of {FLOW}")
+    if what == "child":
+        child, = bench.right.children()
+        wrong = bench.child_differences(case, child)
+        expect(not wrong, f"the new child SA: {wrong}")
+
+
+def collide(bench, case, what):
+    """Both ends begin at the same moment; one SA must be left, and no packet lost."""
+    before = CURRENT[what](bench)
+    with Flow(bench) as flow:
+        threads = [threading.Thread(target=bench.end(which).rekey, args=(what,)) for which in ("left", "right")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        until(lambda: exchanged(bench, what, before), lambda: f"{what} SAs: {before}, then {CURRENT[what](bench)}",
+              SETTLE_TIMEOUT)
+    expect(not flow.lost(), f"lost during the collision: {flow.lost()} of {FLOW}")
+
+
+def restart(bench, case, which):
+    """Killed and started again, it begins anew; the other end gives up what it had."""
+    before = ike_spis(bench)
+    end = bench.end(which)
+    end.kill()
+    end.start()
+    answer = end.initiate(case.childless)
+    expect(answer is None, f"it does not come up again: {answer}")
+    until(lambda: exchanged(bench, "ike", before) and len(spis(bench)) == 1,
+          lambda: f"IKE SAs {before}, then {ike_spis(bench)} with children {spis(bench)}", EXCHANGE_TIMEOUT)
+
+
+def silence(bench, case):
+    """The wire is cut: both ends notice that the peer is gone, and come up again when it is joined."""
+    before = ike_spis(bench)
+    bench.sites.wire.sh("ip link set right nomaster")
+    try:
+        until(lambda: not bench.left.is_up() and not bench.right.is_up(),
+              lambda: f"still up: left {bench.left.is_up()}, right {bench.right.is_up()}", DEAD_TIMEOUT)
+    finally:
+        bench.sites.wire.sh("ip link set right master br0")
+    until(lambda: bench.left.is_up() and bench.right.is_up() and not ike_spis(bench) & before,
+          "it does not come up again", DEAD_TIMEOUT)
+    # Both may have begun; what is too much goes.
+    until(lambda: bench.ping("out", 1) == 1, "no traffic", DEAD_TIMEOUT)
+
+
+def delete(bench, case, which):
+    """One end deletes the tunnel, the other end has none either, and a new one comes up."""
+    bench.end(which).terminate()
+    until(lambda: not bench.left.is_up() and not bench.right.is_up(), "an end is still up", EXCHANGE_TIMEOUT)
+    if bench.left.fails_closed:
+        bench.tap.clear()
+        expect(bench.ping("out", wait=0.3) == 0 and not bench.in_clear(), "traffic passes in clear without a tunnel")
+    answer = bench.end(which).initiate(case.childless)
+    expect(answer is None, f"it does not come up again: {answer}")
+
+
+def fragmented(bench, case):
+    """Both ends must have sent encrypted fragments."""
+    counts = bench.fragments
+    expect(all(count >= 2 for count in counts.values()), f"encrypted fragments: {counts}")
+
+
+def narrowed(bench, case):
+    child, = bench.right.children()
+    found = child["local-ts"], child["remote-ts"]
+    expect(found == (["10.2.0.0/24"], ["10.1.0.0/24"]), f"the selectors are {found}")
+
+
+STEPS = {"rekey": rekey, "collide": collide, "restart": restart, "silence": silence, "delete": delete,
+         "fragmented": fragmented, "narrowed": narrowed}
+
+
+def perform(bench, case, step):
+    """A step is a name and its arguments: `rekey child left`."""
+    name, *arguments = step.split()
+    STEPS[name](bench, case, *arguments)
