@@ -22,6 +22,7 @@ pub(crate) mod failure;
 pub(crate) mod handover;
 pub(crate) mod local_time;
 pub(crate) mod memory;
+pub(crate) mod netlink_socket;
 pub(crate) mod output;
 pub(crate) mod plane;
 pub(crate) mod privileges;

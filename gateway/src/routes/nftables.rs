@@ -11,7 +11,6 @@
 //! `rule` has the terms in which firewall rules are written here, `expression` translates each term to the kernel's
 //! expressions.
 
-pub(crate) mod attributes;
 mod connection;
 mod encoding;
 mod expression;

@@ -2,7 +2,7 @@
 //! are and after a valid header. Parsing must end and not panic, whatever a newer kernel sends.
 
 use super::{links, metrics_mtu, next_hops, own_address, rules, table, take_answers};
-use crate::routes::monitor;
+use crate::netlink_socket::messages;
 use netlink_packet_route::RouteNetlinkMessage;
 
 /// RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWNEIGH, RTM_NEWRULE and NLMSG_ERROR.
@@ -32,7 +32,7 @@ pub fn answers(data: &[u8]) {
 
 fn datagram(bytes: &[u8]) {
     let mut seen = 0;
-    monitor::messages(bytes, |_, body| seen += 16 + body.len());
+    messages(bytes, |_, body| seen += 16 + body.len());
     assert!(seen <= bytes.len());
     let mut answers = Vec::new();
     // A malformed message ends the datagram; the messages before it are still parsed.

@@ -2,7 +2,7 @@
 //! kernels do not make parsing fail.
 
 use super::Netlink;
-use crate::routes::nftables::attributes;
+use crate::netlink_socket::attributes;
 use std::io;
 
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;

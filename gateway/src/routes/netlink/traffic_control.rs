@@ -3,9 +3,9 @@
 
 use super::Netlink;
 use super::raw::{ACK, DUMP, RawAnswer};
+use crate::netlink_socket::attributes::{self, Attributes};
 use crate::routes::device_filter::FilterHook;
 use crate::routes::device_filter::assembler::Instruction;
-use crate::routes::nftables::attributes::{self, Attributes};
 use std::io;
 
 const RTM_NEWLINK: u16 = 16;

@@ -3,7 +3,7 @@
 
 use super::Netlink;
 use super::raw::{ACK, DUMP, RawAnswer};
-use crate::routes::nftables::attributes::Attributes;
+use crate::netlink_socket::attributes::Attributes;
 use crate::routes::plan::Family;
 use ipsec::policy::Prefix;
 use netlink_sys::protocols::NETLINK_XFRM;

@@ -4,9 +4,9 @@
 //! The kernel processes a request within the call that sends it, so the answers can be read without waiting when the
 //! call returns.
 
-use super::attributes::{self, Attributes};
 use super::encoding::{self, ACK, Batch, Count, HEADER_LEN, message};
 use super::{Ruleset, TableFamily};
+use crate::netlink_socket::attributes::{self, Attributes};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_size_force};

@@ -1,9 +1,9 @@
 //! Encodes a table's whole contents as one transaction: the old contents are replaced by the new ones atomically, or
 //! nothing changes.
 
-use super::attributes::Attributes;
 use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set, SetContent};
 use super::{Chain, Hook, Ruleset, TableFamily};
+use crate::netlink_socket::attributes::Attributes;
 
 /// Kinds of messages, as nf_tables numbers them.
 pub(super) mod message {

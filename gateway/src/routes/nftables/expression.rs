@@ -2,8 +2,8 @@
 //!
 //! The numbers are those of `linux/netfilter/nf_tables.h`. All terms use the same register, which each of them loads.
 
-use super::attributes::Attributes;
 use super::rule::{Field, Rule, Term, Verdict, octets};
+use crate::netlink_socket::attributes::Attributes;
 use crate::routes::plan::Family;
 use crate::routes::range::{Range, address};
 use ipsec::policy::Prefix;

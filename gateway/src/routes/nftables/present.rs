@@ -1,10 +1,10 @@
 //! The contents of a table in the kernel, by the kernel's handles: a rule cannot be changed, only replaced by one with
 //! another handle, so equal handles mean that nothing was changed.
 
-use super::attributes::{self, Attributes};
 use super::connection::Connection;
 use super::encoding::message;
 use super::{Ruleset, TableFamily};
+use crate::netlink_socket::attributes::{self, Attributes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 

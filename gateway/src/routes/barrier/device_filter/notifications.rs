@@ -1,7 +1,8 @@
 //! Decides when to compare with the kernel: after devices or traffic control have changed since the last comparison
 //! that found nothing missing, and every ten seconds.
 
-use crate::routes::monitor::{listen, read_all};
+use crate::netlink_socket::listen;
+use crate::routes::monitor::read_all;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::collections::BTreeSet;
