@@ -7,7 +7,8 @@
 use super::Site;
 use super::netlink::xfrm;
 use super::steering::OWNER;
-use crate::netlink_socket::{listen, messages};
+use crate::netlink_socket::listen;
+use crate::netlink_socket::message::messages;
 use netlink_sys::Socket;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
 use std::io;
@@ -108,7 +109,11 @@ pub(super) fn read_all(
     loop {
         match socket.recv(&mut &mut room[..], libc::MSG_TRUNC) {
             Ok(len) if len > MAX_MESSAGE_BYTES => news.ours = true,
-            Ok(len) => messages(&room[..len], |kind, body| each(kind, body, news)),
+            Ok(len) => {
+                for message in messages(&room[..len]) {
+                    each(message.kind, message.body, news);
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {

@@ -17,15 +17,13 @@ pub(crate) mod xfrm;
 pub(crate) use next_hops::{KernelNextHops, SimpleLink};
 
 use super::plan::Family;
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload, NetlinkSerializable,
-};
+use crate::netlink_socket::NetlinkSocket;
+use crate::netlink_socket::message::KernelMessage;
+use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, RouteMetric};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -34,8 +32,7 @@ const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6]
 
 /// A connection to the kernel's routing tables.
 pub(crate) struct Netlink {
-    socket: Socket,
-    sequence: u32,
+    socket: NetlinkSocket,
 }
 
 /// The path to a peer.
@@ -50,13 +47,8 @@ pub(crate) struct Path {
 impl Netlink {
     /// Opens a connection.
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self {
-            socket,
-            sequence: 0,
-        })
+        let socket = NetlinkSocket::open(NETLINK_ROUTE)?;
+        Ok(Self { socket })
     }
 
     /// The path of a marked packet from `source` to `destination`, by `device` if one is given.
@@ -123,57 +115,12 @@ impl Netlink {
         message: RouteNetlinkMessage,
         flags: u16,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
-        self.sequence = self.sequence.wrapping_add(1);
-        exchange(&self.socket, self.sequence, message, flags)
+        self.socket.exchange_typed(&message, flags, parse)
     }
 }
 
-/// Sends one request and collects the answers until they are complete.
-fn exchange<M>(socket: &Socket, sequence: u32, message: M, flags: u16) -> io::Result<Vec<M>>
-where
-    M: NetlinkSerializable + NetlinkDeserializable,
-{
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | flags;
-    header.sequence_number = sequence;
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-
-    let several = flags & NLM_F_DUMP == NLM_F_DUMP || flags & NLM_F_ACK != 0;
-    let mut answers = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full()?;
-        if take_answers(&datagram, sequence, &mut answers)? || !several {
-            return Ok(answers);
-        }
-    }
-}
-
-/// Appends the answers of one datagram; returns whether they are complete.
-fn take_answers<M>(datagram: &[u8], sequence: u32, answers: &mut Vec<M>) -> io::Result<bool>
-where
-    M: NetlinkDeserializable,
-{
-    let mut rest = datagram;
-    while rest.len() >= 16 {
-        let answer = NetlinkMessage::<M>::deserialize(rest).map_err(io::Error::other)?;
-        let len = (answer.header.length as usize).next_multiple_of(4);
-        rest = rest.get(len..).unwrap_or_default();
-        if answer.header.sequence_number != sequence {
-            continue;
-        }
-        match answer.payload {
-            NetlinkPayload::InnerMessage(message) => answers.push(message),
-            NetlinkPayload::Done(_) => return Ok(true),
-            NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-            NetlinkPayload::Error(_) => return Ok(true),
-            _ => {}
-        }
-    }
-    Ok(false)
+fn parse(message: &KernelMessage<'_>) -> io::Result<RouteNetlinkMessage> {
+    message.parse().map_err(io::Error::other)
 }
 
 /// A kernel without IPv6, or without policy routing for it, has no rules and routes of it.

@@ -1,8 +1,10 @@
 //! Called by a fuzzer: any bytes as the kernel's answers about rules, routes, links, addresses and neighbours, as they
 //! are and after a valid header. Parsing must end and not panic, whatever a newer kernel sends.
 
-use super::{links, metrics_mtu, next_hops, own_address, rules, table, take_answers};
-use crate::netlink_socket::messages;
+use super::{links, metrics_mtu, next_hops, own_address, parse, rules, table};
+use crate::netlink_socket::PendingAnswer;
+use crate::netlink_socket::message::{KernelMessage, messages};
+use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 
 /// RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWNEIGH, RTM_NEWRULE and NLMSG_ERROR.
@@ -31,18 +33,14 @@ pub fn answers(data: &[u8]) {
 }
 
 fn datagram(bytes: &[u8]) {
-    let mut seen = 0;
-    messages(bytes, |_, body| seen += 16 + body.len());
+    let seen: usize = messages(bytes).map(|message| 16 + message.body.len()).sum();
     assert!(seen <= bytes.len());
-    let mut answers = Vec::new();
-    // A malformed message ends the datagram; the messages before it are still parsed.
-    let _ = take_answers(bytes, SEQUENCE, &mut answers);
-    for answer in answers {
-        look_at(answer);
-    }
+    let mut read_one = |message: &KernelMessage<'_>| parse(message).map(read);
+    let mut answer = PendingAnswer::new(SEQUENCE, NLM_F_DUMP);
+    let _ = answer.take(messages(bytes), &mut read_one);
 }
 
-fn look_at(answer: RouteNetlinkMessage) {
+fn read(answer: RouteNetlinkMessage) {
     match answer {
         RouteNetlinkMessage::NewRule(message) => {
             if let Some(rule) = rules::read_rule(&message) {

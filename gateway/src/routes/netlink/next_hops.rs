@@ -2,6 +2,7 @@
 //! and notifications that it may have changed.
 
 use super::{Netlink, bits, family, metrics_mtu};
+use crate::netlink_socket::listen;
 use dataplane::io::packet::{NextHop, NextHops};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
@@ -11,8 +12,8 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType,
 };
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
@@ -236,8 +237,9 @@ pub(super) fn known(neighbour: &NeighbourMessage) -> Option<[u8; 6]> {
         })
 }
 
-/// The kernel's multicast groups for links, neighbours, queues, addresses, routes and rules of both families.
-const NEWS: u32 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18;
+/// Multicast groups, as `linux/rtnetlink.h` numbers them: links, neighbours, traffic control, and of both families
+/// addresses, routes and rules.
+const GROUPS: [u32; 9] = [1, 3, 4, 5, 7, 8, 9, 11, 19];
 
 /// The kernel's next hops, with its notifications about changes.
 pub(crate) struct KernelNextHops {
@@ -249,12 +251,9 @@ pub(crate) struct KernelNextHops {
 impl KernelNextHops {
     /// Finds next hops for packets with this mark.
     pub(crate) fn open(mark: u32) -> io::Result<Self> {
-        let mut news = Socket::new(NETLINK_ROUTE)?;
-        news.bind(&SocketAddr::new(0, NEWS))?;
-        news.set_non_blocking(true)?;
         Ok(Self {
             netlink: Netlink::open()?,
-            news,
+            news: listen(NETLINK_ROUTE, &GROUPS)?,
             mark,
         })
     }

@@ -30,13 +30,13 @@ impl Netlink {
     fn table(&mut self, family: AddressFamily, table: u32) -> io::Result<Vec<RouteNetlinkMessage>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family;
-        let is_strict = self.socket.set_netlink_get_strict_chk(true).is_ok();
+        let is_strict = self.socket.set_strict_check(true).is_ok();
         if is_strict {
             message.attributes = vec![RouteAttribute::Table(table)];
         }
         let answers = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP);
         if is_strict {
-            self.socket.set_netlink_get_strict_chk(false)?;
+            self.socket.set_strict_check(false)?;
         }
         match answers {
             // The kernel creates a table with its first route.

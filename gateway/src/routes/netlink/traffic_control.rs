@@ -2,10 +2,11 @@
 //! whose result is the verdict (`tc filter … bpf da bytecode`).
 
 use super::Netlink;
-use super::raw::{ACK, DUMP, RawAnswer};
+use super::raw::{self, RawAnswer};
 use crate::netlink_socket::attributes::{self, Attributes};
 use crate::routes::device_filter::FilterHook;
 use crate::routes::device_filter::assembler::Instruction;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use std::io;
 
 const RTM_NEWLINK: u16 = 16;
@@ -17,7 +18,7 @@ const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
 
-const CREATE_NEW: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
+const CREATE_NEW: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
 /// TC_H_CLSACT, which equals TC_H_INGRESS, and the handle of either qdisc.
 const CLSACT: u32 = 0xffff_fff1;
@@ -106,16 +107,20 @@ pub(crate) struct Spot {
 }
 
 impl Netlink {
+    fn ask_raw(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<RawAnswer>> {
+        raw::ask(&mut self.socket, kind, flags, body)
+    }
+
     /// All devices of this network namespace.
     pub(crate) fn devices(&mut self) -> io::Result<Vec<Device>> {
-        let answers = self.ask_raw(RTM_GETLINK, DUMP, &[0; IFINFOMSG_LEN])?;
+        let answers = self.ask_raw(RTM_GETLINK, NLM_F_DUMP, &[0; IFINFOMSG_LEN])?;
         let links = answers.iter().filter(|answer| answer.kind == RTM_NEWLINK);
         Ok(links.map(read_device).collect())
     }
 
     /// The qdiscs in the place of `clsact`, of all devices.
     pub(crate) fn disciplines(&mut self) -> io::Result<Vec<Discipline>> {
-        let answers = self.ask_raw(RTM_GETQDISC, DUMP, &header(0, 0, 0, 0))?;
+        let answers = self.ask_raw(RTM_GETQDISC, NLM_F_DUMP, &header(0, 0, 0, 0))?;
         let there = answers.iter().filter_map(|answer| {
             let [_, device, handle, ..] = words(answer);
             let kind = text(answer.find(TCMSG_LEN, KIND)?);
@@ -138,13 +143,13 @@ impl Netlink {
     /// Deletes `clsact` with all filters in it.
     pub(crate) fn delete_clsact(&mut self, device: u32) -> io::Result<()> {
         let body = with_kind(header(device, CLSACT_HANDLE, CLSACT, 0), "clsact");
-        self.ask_raw(RTM_DELQDISC, ACK, &body).map(drop)
+        self.ask_raw(RTM_DELQDISC, NLM_F_ACK, &body).map(drop)
     }
 
     /// All filters of one direction.
     pub(crate) fn filters(&mut self, device: u32, hook: FilterHook) -> io::Result<Vec<Filter>> {
         let body = header(device, 0, parent(hook), 0);
-        let answers = match self.ask_raw(RTM_GETTFILTER, DUMP, &body) {
+        let answers = match self.ask_raw(RTM_GETTFILTER, NLM_F_DUMP, &body) {
             // A device that was deleted has none.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(Vec::new()),
             answers => answers?,
@@ -172,7 +177,7 @@ impl Netlink {
     /// Deletes one filter.
     pub(crate) fn delete_filter(&mut self, spot: Spot) -> io::Result<()> {
         let body = with_kind(spot_header(spot), "bpf");
-        self.ask_raw(RTM_DELTFILTER, ACK, &body).map(drop)
+        self.ask_raw(RTM_DELTFILTER, NLM_F_ACK, &body).map(drop)
     }
 }
 

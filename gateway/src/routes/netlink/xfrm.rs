@@ -1,13 +1,13 @@
 //! Policies of the kernel's own IPsec that need no SA: `block`, and `allow` as an exception. `ip xfrm policy` shows
 //! them.
 
-use super::Netlink;
-use super::raw::{ACK, DUMP, RawAnswer};
+use super::raw::{self, RawAnswer};
+use crate::netlink_socket::NetlinkSocket;
 use crate::netlink_socket::attributes::Attributes;
 use crate::routes::plan::Family;
 use ipsec::policy::Prefix;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_sys::protocols::NETLINK_XFRM;
-use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -98,22 +98,15 @@ pub(crate) struct Policy {
 
 /// A connection to the kernel's XFRM.
 pub(crate) struct Xfrm {
-    netlink: Netlink,
+    socket: NetlinkSocket,
     list: List,
 }
 
 impl Xfrm {
     /// Opens a connection; fails if the kernel has no XFRM or does not permit changing it.
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_XFRM)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        let netlink = Netlink {
-            socket,
-            sequence: 0,
-        };
         let mut xfrm = Self {
-            netlink,
+            socket: NetlinkSocket::open(NETLINK_XFRM)?,
             list: List::Sub,
         };
         // A kernel that supports the list answers that it has no such policy (ENOENT).
@@ -134,9 +127,12 @@ impl Xfrm {
 
     /// All policies of both families and lists that [`Policy`] can represent.
     pub(crate) fn policies(&mut self) -> io::Result<Vec<Policy>> {
-        let answers = self
-            .netlink
-            .ask_raw(XFRM_MSG_GETPOLICY, DUMP, &[0; ID_LEN])?;
+        let answers = raw::ask(
+            &mut self.socket,
+            XFRM_MSG_GETPOLICY,
+            NLM_F_DUMP,
+            &[0; ID_LEN],
+        )?;
         let there = answers
             .iter()
             .filter(|answer| answer.kind == XFRM_MSG_NEWPOLICY);
@@ -146,9 +142,7 @@ impl Xfrm {
     /// Atomically replaces the policy with the same selector and direction, or adds it.
     pub(crate) fn put(&mut self, policy: &Policy) -> io::Result<()> {
         let body = [&info(policy)[..], &self.attributes(policy.fits.mark)].concat();
-        self.netlink
-            .ask_raw(XFRM_MSG_UPDPOLICY, ACK, &body)
-            .map(drop)
+        raw::ask(&mut self.socket, XFRM_MSG_UPDPOLICY, NLM_F_ACK, &body).map(drop)
     }
 
     /// Deletes the policy with this index.
@@ -157,9 +151,7 @@ impl Xfrm {
         id[INDEX_IN_ID..][..4].copy_from_slice(&index.to_ne_bytes());
         id[DIRECTION_IN_ID] = direction as u8;
         let body = [&id[..], &self.attributes(mark)].concat();
-        self.netlink
-            .ask_raw(XFRM_MSG_DELPOLICY, ACK, &body)
-            .map(drop)
+        raw::ask(&mut self.socket, XFRM_MSG_DELPOLICY, NLM_F_ACK, &body).map(drop)
     }
 
     fn attributes(&self, mark: u32) -> Vec<u8> {

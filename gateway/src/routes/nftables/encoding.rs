@@ -4,6 +4,8 @@
 use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set, SetContent};
 use super::{Chain, Hook, Ruleset, TableFamily};
 use crate::netlink_socket::attributes::Attributes;
+use crate::netlink_socket::message::header;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST};
 
 /// Kinds of messages, as nf_tables numbers them.
 pub(super) mod message {
@@ -28,13 +30,8 @@ pub(super) const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 
-const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
-const CREATE: u16 = libc::NLM_F_CREATE as u16;
-const APPEND: u16 = libc::NLM_F_APPEND as u16;
-pub(super) const ACK: u16 = libc::NLM_F_ACK as u16;
-
-/// Bytes of netlink's header and nfnetlink's header after it.
-pub(super) const HEADER_LEN: usize = 20;
+/// Bytes of nfnetlink's header, which follows netlink's.
+pub(super) const FAMILY_HEADER_BYTES: usize = 4;
 
 /// NFT_SET_ANONYMOUS and NFT_SET_CONSTANT; NFT_SET_INTERVAL.
 const SET_FLAGS: u32 = 1 | 2;
@@ -77,7 +74,7 @@ impl Batch {
         let number = self.next();
         let body = attributes.into_bytes();
         self.bytes
-            .extend(request(kind, flags, family.number(), number, &body));
+            .extend(request(kind, flags, family, number, &body));
         self.kinds.push(Some(kind));
     }
 
@@ -85,7 +82,7 @@ impl Batch {
     pub(super) fn end(mut self) -> Self {
         // The flags follow the length and the type.
         if let Some(low) = self.bytes.get_mut(self.last_at + 6) {
-            *low |= ACK as u8;
+            *low |= NLM_F_ACK as u8;
         }
         self.frame(BATCH_END);
         self
@@ -117,7 +114,7 @@ impl Batch {
         // AF_UNSPEC, version 0, and the subsystem.
         let body = [&[0, 0][..], &SUBSYSTEM.to_be_bytes()].concat();
         self.bytes.extend(
-            header(kind, REQUEST, number, body.len())
+            header(kind, NLM_F_REQUEST, number, body.len())
                 .into_iter()
                 .chain(body),
         );
@@ -126,23 +123,17 @@ impl Batch {
 }
 
 /// One message of nf_tables.
-pub(super) fn request(kind: u8, flags: u16, family: u8, number: u32, body: &[u8]) -> Vec<u8> {
+fn request(kind: u8, flags: u16, family: TableFamily, number: u32, attributes: &[u8]) -> Vec<u8> {
     let kind = SUBSYSTEM << 8 | u16::from(kind);
-    let mut bytes = header(kind, REQUEST | flags, number, 4 + body.len());
-    bytes.extend([family, 0, 0, 0]);
-    bytes.extend(body);
-    bytes
+    let body_len = FAMILY_HEADER_BYTES + attributes.len();
+    let header = header(kind, NLM_F_REQUEST | flags, number, body_len);
+    let family = family_header(family.number());
+    [&header[..], &family, attributes].concat()
 }
 
-fn header(kind: u16, flags: u16, number: u32, body_len: usize) -> Vec<u8> {
-    let len = (16 + body_len) as u32;
-    let mut bytes = len.to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    bytes.extend(number.to_ne_bytes());
-    // Port id of the sender: set by the kernel.
-    bytes.extend([0; 4]);
-    bytes
+/// nfnetlink's header of a message about one table's family; version and resource id are zero.
+pub(super) fn family_header(family: u8) -> [u8; FAMILY_HEADER_BYTES] {
+    [family, 0, 0, 0]
 }
 
 /// Deletes the table. It is created first, so that deleting succeeds if it did not exist.
@@ -156,7 +147,7 @@ pub(super) fn remove(batch: &mut Batch, family: TableFamily, table: &str) {
 
 fn create(kind: u8) -> u16 {
     if kind == message::NEW_TABLE {
-        CREATE
+        NLM_F_CREATE
     } else {
         0
     }
@@ -169,7 +160,7 @@ pub(super) fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, co
     attributes
         .put_text(1, &ruleset.table)
         .put_u32(2, table_flags);
-    batch.add(message::NEW_TABLE, CREATE, ruleset.family, attributes);
+    batch.add(message::NEW_TABLE, NLM_F_CREATE, ruleset.family, attributes);
     for name in &ruleset.counters {
         let count = counts.iter().find(|(known, ..)| known == name);
         counter(batch, ruleset, count.copied().unwrap_or((name, 0, 0)));
@@ -190,7 +181,7 @@ pub(super) fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, co
             attributes.nest(4, |list| *list = expressions);
             batch.add(
                 message::NEW_RULE,
-                CREATE | APPEND,
+                NLM_F_CREATE | NLM_F_APPEND,
                 ruleset.family,
                 attributes,
             );
@@ -206,7 +197,12 @@ fn counter(batch: &mut Batch, ruleset: &Ruleset, (name, packets, bytes): Count) 
         data.put(1, &bytes.to_be_bytes());
         data.put(2, &packets.to_be_bytes());
     });
-    batch.add(message::NEW_OBJECT, CREATE, ruleset.family, attributes);
+    batch.add(
+        message::NEW_OBJECT,
+        NLM_F_CREATE,
+        ruleset.family,
+        attributes,
+    );
 }
 
 /// Adds a chain whose policy is to accept (NF_ACCEPT).
@@ -223,7 +219,7 @@ fn open_chain(batch: &mut Batch, ruleset: &Ruleset, chain: &Chain) {
         }
     });
     attributes.put_u32(5, 1).put_text(7, chain.kind);
-    batch.add(message::NEW_CHAIN, CREATE, ruleset.family, attributes);
+    batch.add(message::NEW_CHAIN, NLM_F_CREATE, ruleset.family, attributes);
 }
 
 fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
@@ -241,7 +237,7 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
     // User data, which only `nft` reads: kind, length, and 1 for host byte order or 2 for network byte order.
     let order: u32 = if set.is_in_host_order { 1 } else { 2 };
     attributes.put(13, &[&[0, 4][..], &order.to_ne_bytes()].concat());
-    batch.add(message::NEW_SET, CREATE, ruleset.family, attributes);
+    batch.add(message::NEW_SET, NLM_F_CREATE, ruleset.family, attributes);
     for some in elements.chunks(ELEMENTS_PER_MESSAGE) {
         let mut attributes = Attributes::default();
         attributes
@@ -262,7 +258,7 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
         });
         batch.add(
             message::NEW_SET_ELEMENTS,
-            CREATE,
+            NLM_F_CREATE,
             ruleset.family,
             attributes,
         );

@@ -1,7 +1,8 @@
 //! Called by a fuzzer: any bytes as the kernel's lists of nf_tables objects.
 
-use super::connection::{Answer, count_in};
+use super::connection::{attributes_of, count_in};
 use super::{Present, Ruleset, TableFamily};
+use crate::netlink_socket::message::messages;
 
 const TABLE: &str = "esplanade";
 const COUNTERS: [&str; 2] = ["in", "out"];
@@ -13,11 +14,12 @@ const COUNTERS: [&str; 2] = ["in", "out"];
 ///
 /// If a table differs from itself, or a deleted table is not reported.
 pub fn answers(data: &[u8]) {
-    let answers = Answer::all_in(data);
-    for answer in &answers {
+    for answer in messages(data) {
         let _ = answer.outcome();
     }
-    let bodies: Vec<_> = answers.iter().map(Answer::attributes).collect();
+    let bodies: Vec<_> = messages(data)
+        .map(|answer| attributes_of(&answer).to_vec())
+        .collect();
     for body in &bodies {
         let count = count_in(body, TABLE, &COUNTERS);
         assert!(count.is_none_or(|(name, ..)| COUNTERS.contains(&name)));

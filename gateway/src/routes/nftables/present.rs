@@ -8,9 +8,6 @@ use crate::netlink_socket::attributes::{self, Attributes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// Attempts to list a table while other programs' changes interrupt the listing.
-const MAX_ATTEMPTS: u32 = 10;
-
 /// A table as the kernel listed it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Present {
@@ -29,22 +26,6 @@ struct Chain {
 impl Present {
     /// Reads a table; none if it does not exist.
     pub(crate) fn read(
-        connection: &mut Connection,
-        family: TableFamily,
-        table: &str,
-    ) -> io::Result<Option<Self>> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            match Self::read_once(connection, family, table) {
-                Err(error)
-                    if error.kind() == io::ErrorKind::Interrupted && attempt < MAX_ATTEMPTS => {}
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn read_once(
         connection: &mut Connection,
         family: TableFamily,
         table: &str,
