@@ -268,12 +268,7 @@ fn bare(ends: &WayThrough, len: usize, outbound: bool, time: Duration) -> f64 {
         }
         rates.push(64.0 / begin.elapsed().as_secs_f64());
     }
-    median(rates)
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_unstable_by(f64::total_cmp);
-    samples[samples.len() / 2]
+    bench::median(&rates)
 }
 
 fn sign_all(key: &Key, texts: &[Vec<u8>]) {

@@ -205,7 +205,7 @@ where
                 return Err(no_packet());
             }
         }
-        let [read, prepare, transform, commit] = samples.map(median);
+        let [read, prepare, transform, commit] = samples.map(|samples| median(&samples));
         Ok(StepTimes {
             read,
             prepare,
@@ -292,10 +292,16 @@ fn no_packet() -> io::Error {
     )
 }
 
-/// The median; `samples` is not empty.
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_unstable_by(f64::total_cmp);
-    samples[samples.len() / 2]
+/// The median of figures, which are not empty.
+pub fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    } else {
+        sorted[middle]
+    }
 }
 
 /// One direction that runs through its lane.
@@ -328,7 +334,7 @@ where
             rates.push(packets as f64 / begin.elapsed().as_secs_f64());
         }
         self.pump.drain();
-        Ok(median(rates))
+        Ok(median(&rates))
     }
 
     /// Packets dropped so far.
@@ -350,5 +356,16 @@ impl<P: Prepare> Prepare for Metered<P> {
     fn prepare(&mut self, batch: &mut P::Batch) {
         self.0.prepare(batch);
         self.1.fetch_add(batch.arrived(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_stand_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
     }
 }

@@ -13,8 +13,11 @@ use multibuffer::{Cipher, Integrity as Mac, Key, Verdict};
 
 #[path = "both/batch.rs"]
 mod batch;
+#[path = "both/median.rs"]
+mod median;
 
 use batch::{Suite, open_jobs, seal_jobs};
+use median::median;
 
 const ROUNDS: usize = 5;
 const BATCH_JOBS: usize = 64;
@@ -67,12 +70,11 @@ fn compare(filter: &str) {
         "suite", "", "bytes", "kernels", "library", "ratio"
     );
     for (at, label) in labels(filter).enumerate() {
-        let median = |turns: &[Vec<f64>]| {
-            let mut figures: Vec<f64> = turns.iter().map(|turn| turn[at]).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
+        let of_row = |turns: &[Vec<f64>]| {
+            let figures: Vec<f64> = turns.iter().map(|turn| turn[at]).collect();
+            median(&figures)
         };
-        let (ours, library) = (median(&ours), median(&library));
+        let (ours, library) = (of_row(&ours), of_row(&library));
         println!(
             "{label} {ours:>9.2} {library:>9.2} {:>6.2}x",
             ours / library

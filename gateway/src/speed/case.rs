@@ -3,9 +3,10 @@
 use super::machine;
 use super::options::Direction;
 use super::report::KernelRow;
-use super::statistics::{interval, median};
+use super::statistics::interval;
 use super::suite::NamedSuite;
 use super::turn::{Load, Worker};
+use dataplane::bench::median;
 use multibuffer::{Integrity, Key};
 use std::sync::Barrier;
 use std::thread;

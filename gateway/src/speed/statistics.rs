@@ -1,15 +1,4 @@
-//! Medians, and how far they may be off.
-
-/// The middle of the figures; they are not empty.
-pub(crate) fn median(figures: &[f64]) -> f64 {
-    let sorted = sorted(figures);
-    let middle = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) {
-        (sorted[middle - 1] + sorted[middle]) / 2.0
-    } else {
-        sorted[middle]
-    }
-}
+//! How far a median may be off.
 
 /// The two figures between which the median lies, at 95 % or more, whatever their distribution (the sign test). With
 /// fewer than six figures that level cannot be reached, and these are the lowest and the highest.
@@ -39,12 +28,6 @@ fn sorted(figures: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn medians_stand_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-    }
 
     #[test]
     fn intervals_are_those_of_the_tables_of_the_sign_test() {

@@ -3,7 +3,8 @@
 //! A part of that study differs from its part `as-it-is` in one factor or in several. Rounds in which both were
 //! measured are pairs, and the gain is the median of their ratios.
 
-use crate::speed::statistics::{interval, median};
+use crate::speed::statistics::interval;
+use dataplane::bench::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

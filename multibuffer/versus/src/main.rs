@@ -10,12 +10,15 @@
 mod aws_lc;
 mod clock;
 mod foreign;
+#[path = "../../examples/both/median.rs"]
+mod median;
 mod ours;
 mod ring;
 mod rust_crypto;
 mod statistics;
 mod suites;
 
+use median::median;
 use ours::Ours;
 use suites::{SUITES, Suite};
 
@@ -156,12 +159,12 @@ fn compare(
     let ratios: Vec<f64> = pairs.iter().map(|(mine, theirs)| theirs / mine).collect();
     let bits = (len * batch * repeats * 8) as f64 / 1e9;
     let median_of =
-        |pick: fn(&(f64, f64)) -> f64| statistics::median(pairs.iter().map(pick).collect());
+        |pick: fn(&(f64, f64)) -> f64| median(&pairs.iter().map(pick).collect::<Vec<_>>());
     Some(Figure {
         name: rival.name(),
         ours: bits / median_of(|pair| pair.0),
         rival: bits / median_of(|pair| pair.1),
-        ratio: statistics::median(ratios.clone()),
+        ratio: median(&ratios),
         low: statistics::lower_bound(ratios),
     })
 }

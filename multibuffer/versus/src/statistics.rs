@@ -1,15 +1,4 @@
-//! Medians, and how low they may be.
-
-/// The middle of the figures.
-pub fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    if figures.len() % 2 == 1 {
-        figures[middle]
-    } else {
-        (figures[middle - 1] + figures[middle]) / 2.0
-    }
-}
+//! How low a median may be.
 
 /// The lower bound of the median at 95 %: the figure that so few stand below that a lower median is that unlikely,
 /// whatever their distribution (the sign test).

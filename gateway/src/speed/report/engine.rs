@@ -3,8 +3,8 @@
 use super::run::{Run, gbit};
 use crate::speed::hub::Footprint;
 use crate::speed::options::Direction;
-use crate::speed::statistics::{interval, median};
-use dataplane::bench::StepTimes;
+use crate::speed::statistics::interval;
+use dataplane::bench::{StepTimes, median};
 use serde::{Serialize, Serializer};
 
 /// The note below the table, for a terminal.
