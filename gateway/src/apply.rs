@@ -1,13 +1,15 @@
 //! setkey text: parsed, checked and applied atomically; what its dumps print.
 
 use crate::control::SetkeyText;
+use crate::failure::Failure;
 use crate::local_time::utc_offset;
 use crate::plane::Plane;
 use dataplane::clock;
 use ipsec::command::{Answer, Refused, SaReport};
 use ipsec::sa::Phase;
 use ipsec::setkey::{
-    DumpContext, Forwarding, Lowered, NoNames, compile, dump_policies, dump_sas, dump_short,
+    DumpContext, Forwarding, Lowered, NoNames, Problem, compile, dump_policies, dump_sas,
+    dump_short,
 };
 use zeroize::Zeroizing;
 
@@ -24,11 +26,11 @@ pub(crate) fn apply(
     plane: &mut dyn Plane,
     request: &SetkeyText,
     now: u64,
-) -> Result<Applied, String> {
+) -> Result<Applied, Failure> {
     let lowered = parse(request)?;
     let answers = plane
         .apply(&lowered.commands)
-        .map_err(|refused| blame(&refused, &lowered, request))?;
+        .map_err(|refused| Failure::new(blame(&refused, &lowered, request)))?;
     Ok(Applied {
         output: output(&answers, request, now),
         warnings: warnings(&lowered, request),
@@ -36,19 +38,23 @@ pub(crate) fn apply(
 }
 
 /// Parses a text without applying it.
-pub(crate) fn parse(request: &SetkeyText) -> Result<Lowered, String> {
+pub(crate) fn parse(request: &SetkeyText) -> Result<Lowered, Failure> {
     let forwarding = if request.kernel_semantics {
         Forwarding::AsWritten
     } else {
         Forwarding::WithIn
     };
-    compile(&request.text, forwarding, &mut NoNames).map_err(|problems| {
-        let rendered: Vec<_> = problems
-            .iter()
-            .map(|problem| problem.render(&request.name, &request.text))
-            .collect();
-        rendered.join("\n")
-    })
+    compile(&request.text, forwarding, &mut NoNames)
+        .map_err(|problems| Failure::new(rendered(&problems, &request.name, &request.text)))
+}
+
+/// All problems of a text as one message.
+pub(crate) fn rendered(problems: &[Problem], name: &str, text: &[u8]) -> String {
+    let rendered: Vec<_> = problems
+        .iter()
+        .map(|problem| problem.render(name, text))
+        .collect();
+    rendered.join("\n")
 }
 
 /// The warnings of a text, one rendered message each.
@@ -60,8 +66,9 @@ pub(crate) fn warnings(lowered: &Lowered, request: &SetkeyText) -> Vec<String> {
 /// A refusal by the plane, at the statement that it is about.
 pub(crate) fn blame(refused: &Refused, lowered: &Lowered, request: &SetkeyText) -> String {
     match lowered.spans.get(refused.index) {
-        Some(place) => ipsec::setkey::Problem::new(*place, refused.reason.clone())
-            .render(&request.name, &request.text),
+        Some(place) => {
+            Problem::new(*place, refused.reason.clone()).render(&request.name, &request.text)
+        }
         None => refused.reason.clone(),
     }
 }
@@ -140,12 +147,17 @@ mod tests {
     const ADD: &str = "add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -r 4 -E aes-cbc \
         0x000102030405060708090a0b0c0d0e0f -A hmac-sha1 0x000102030405060708090a0b0c0d0e0f10111213;";
 
+    fn failure(plane: &mut Recorder, text: &str) -> String {
+        let failure = apply(plane, &request(text), 0).err().unwrap();
+        failure.to_string()
+    }
+
     #[test]
     fn what_was_added_is_dumped_in_the_layout_that_scripts_expect() {
         let mut plane = Recorder::default();
-        let obeyed = apply(&mut plane, &request(&format!("{ADD} dump;")), 0).unwrap();
+        let applied = apply(&mut plane, &request(&format!("{ADD} dump;")), 0).unwrap();
         assert!(
-            obeyed
+            applied
                 .output
                 .starts_with("192.0.2.1 192.0.2.2 \n\tesp mode=tunnel spi=4097(0x00001001)")
         );
@@ -153,11 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_the_last_line_keeps_the_first_from_being_obeyed() {
+    fn with_an_error_in_the_last_line_the_first_is_not_applied() {
         let mut plane = Recorder::default();
-        let error = apply(&mut plane, &request(&format!("{ADD}\nspdflsh;")), 0)
-            .err()
-            .unwrap();
+        let error = failure(&mut plane, &format!("{ADD}\nspdflsh;"));
         assert!(error.contains("test.conf:2:1"), "{error}");
         assert!(plane.obeyed().is_empty());
     }
@@ -165,9 +175,7 @@ mod tests {
     #[test]
     fn a_refusal_points_at_its_statement_and_shows_no_key() {
         let mut plane = Recorder::default();
-        let error = apply(&mut plane, &request(&format!("{ADD}\n{ADD}")), 0)
-            .err()
-            .unwrap();
+        let error = failure(&mut plane, &format!("{ADD}\n{ADD}"));
         assert!(error.contains("test.conf:2:1"), "{error}");
         assert!(!error.contains("00010203"), "{error}");
     }

@@ -10,8 +10,9 @@
 //! It needs no device, no key and no name service. Only barriers are installed; the gateway itself adds the rules and
 //! routes that lead packets into the tunnel. `esplanade down` removes the barriers.
 
+use crate::apply;
 use crate::argument::number;
-use crate::control::{self, Folder};
+use crate::control::{self, Folder, SetkeyText};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::routes::installed::Installed;
@@ -22,8 +23,8 @@ use clap::Args;
 use dataplane::io::Warn;
 use ipsec::database::{Database, Snapshot};
 use ipsec::policy::Direction;
+use ipsec::setkey;
 use ipsec::setkey::ast::Statement;
-use ipsec::setkey::{self, Forwarding, NoNames, Problem};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
@@ -92,7 +93,7 @@ pub(crate) fn run(options: &ArmOptions) -> Result<(), Failure> {
             drop(lock);
             armed.report(&options.file)
         }
-        Err(why) => fall_back(&why, &kept, options.port, &site, &folder),
+        Err(failure) => fall_back(&failure, &kept, options.port, &site, &folder),
     }
 }
 
@@ -105,7 +106,7 @@ fn cannot_keep(path: &Path, error: &io::Error) -> Failure {
 
 /// If the file cannot be read completely, arms the policies that were armed last, in this boot or an earlier one.
 fn fall_back(
-    why: &str,
+    why: &Failure,
     kept: &Path,
     port: u16,
     site: &Site,
@@ -117,7 +118,7 @@ fn fall_back(
             kept.display()
         )));
     }
-    let armed = Armed::read(kept, port, Optional::Closed).map_err(Failure::new)?;
+    let armed = Armed::read(kept, port, Optional::Closed)?;
     armed.put_up(site, folder)?;
     Err(Failure::new(format!(
         "{why}\nThe {} policies armed last ({}) are in force instead; correct the file and run `esplanade arm` again",
@@ -135,16 +136,20 @@ struct Armed {
 }
 
 impl Armed {
-    fn read(path: &Path, port: u16, optional: Optional) -> Result<Self, String> {
+    fn read(path: &Path, port: u16, optional: Optional) -> Result<Self, Failure> {
+        let name = path.display().to_string();
         let text =
-            fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        let text = Zeroizing::new(text);
-        Self::of(&text, &path.display().to_string(), port, optional)
+            fs::read(path).map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+        let request = SetkeyText {
+            name,
+            text: Zeroizing::new(text),
+            ..SetkeyText::default()
+        };
+        Self::of(&request, port, optional)
     }
 
-    fn of(text: &[u8], name: &str, port: u16, optional: Optional) -> Result<Self, String> {
-        let lowered = setkey::compile(text, Forwarding::WithIn, &mut NoNames)
-            .map_err(|problems| rendered(&problems, name, text))?;
+    fn of(request: &SetkeyText, port: u16, optional: Optional) -> Result<Self, Failure> {
+        let lowered = apply::parse(request)?;
         let mut database = Database::default();
         let mut spi = 0x100;
         let mut next_spi = || {
@@ -153,13 +158,7 @@ impl Armed {
         };
         database
             .apply(&lowered.commands, 0, &mut next_spi)
-            .map_err(|refused| {
-                let problem = lowered
-                    .spans
-                    .get(refused.index)
-                    .map(|place| Problem::new(*place, refused.reason.clone()));
-                problem.map_or(refused.reason, |problem| problem.render(name, text))
-            })?;
+            .map_err(|refused| Failure::new(apply::blame(&refused, &lowered, request)))?;
         let snapshot = database.snapshot();
         Ok(Self {
             plan: plan(&snapshot, port, optional),
@@ -167,7 +166,7 @@ impl Armed {
                 .iter()
                 .map(|way| snapshot.policies(*way).count())
                 .sum(),
-            text: policies_alone(text),
+            text: policies_alone(&request.text),
         })
     }
 
@@ -265,14 +264,6 @@ fn policies_alone(text: &[u8]) -> Zeroizing<Vec<u8>> {
     setkey::print(&file)
 }
 
-fn rendered(problems: &[Problem], name: &str, text: &[u8]) -> String {
-    let lines: Vec<_> = problems
-        .iter()
-        .map(|problem| problem.render(name, text))
-        .collect();
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,8 +274,16 @@ mod tests {
         spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/use;
         spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/require;";
 
+    fn request(text: &[u8]) -> SetkeyText {
+        SetkeyText {
+            name: "boot.setkey".to_owned(),
+            text: Zeroizing::new(text.to_vec()),
+            ..SetkeyText::default()
+        }
+    }
+
     fn armed(text: &[u8], optional: Optional) -> Armed {
-        Armed::of(text, "test.setkey", 4500, optional).ok().unwrap()
+        Armed::of(&request(text), 4500, optional).ok().unwrap()
     }
 
     #[test]
@@ -320,14 +319,9 @@ mod tests {
 
     #[test]
     fn a_mistake_is_named_with_its_place() {
-        let why = Armed::of(
-            b"spdadd 10.1.0.0/24;",
-            "boot.setkey",
-            4500,
-            Optional::AsWritten,
-        )
-        .err()
-        .unwrap();
+        let request = request(b"spdadd 10.1.0.0/24;");
+        let failure = Armed::of(&request, 4500, Optional::AsWritten).err();
+        let why = failure.unwrap().to_string();
         assert!(why.contains("boot.setkey:1:"), "{why}");
     }
 }

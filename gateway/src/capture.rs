@@ -143,7 +143,7 @@ fn database(files: &Files) -> Result<Database, Failure> {
         text: Zeroizing::new(text),
         ..SetkeyText::default()
     };
-    let lowered = apply::parse(&request).map_err(Failure::new)?;
+    let lowered = apply::parse(&request)?;
     for warning in apply::warnings(&lowered, &request) {
         eprintln!("{}", warning.trim_end());
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Why a command failed: one message, and an exit code that is not 0.
+/// Why a command or request failed: one message for its user, and an exit code that is not 0. No caller decides by it.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     message: String,
     code: u8,
@@ -27,6 +28,8 @@ impl Failure {
         self.code
     }
 }
+
+impl std::error::Error for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,10 +10,21 @@ pub(crate) use xfrm::XfrmPlane;
 
 use ipsec::command::{Answer, Command, Refused};
 
+/// Why a plane cannot enforce a command: a sentence for the operator, which becomes the reason in a [`Refused`].
+#[derive(PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unsupported(pub String);
+
+impl Unsupported {
+    pub(crate) fn new(sentence: impl Into<String>) -> Self {
+        Self(sentence.into())
+    }
+}
+
 /// Something that enforces commands.
 pub(crate) trait Plane {
     /// Whether a command is supported, or why not.
-    fn supports(&self, command: &Command) -> Result<(), String>;
+    fn supports(&self, command: &Command) -> Result<(), Unsupported>;
 
     /// Applies all commands, in order, or none.
     fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused>;
@@ -24,7 +35,7 @@ pub(crate) fn check(plane: &dyn Plane, commands: &[Command]) -> Result<(), Refus
     for (index, command) in commands.iter().enumerate() {
         plane
             .supports(command)
-            .map_err(|reason| Refused { index, reason })?;
+            .map_err(|Unsupported(reason)| Refused { index, reason })?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod user;
 pub(crate) use files::AllowedFiles;
 pub(crate) use user::{DEFAULT as DEFAULT_USER, User, refusal as why_not};
 
+use crate::failure::Failure;
 use dataplane::io::Warn;
 use dataplane::pipeline::priority::{LOWEST, Priority};
 use rustix::process::{
@@ -58,7 +59,7 @@ pub(crate) fn held() -> Vec<String> {
 
 /// The capability that threads need for this priority once the others are dropped: none if the system's limit is high
 /// enough or can be raised, which root in a container may not be able to do.
-pub(crate) fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
+pub(crate) fn needed_for(priority: Priority) -> Result<CapabilitySet, Failure> {
     if priority == Priority::Normal {
         return Ok(CapabilitySet::empty());
     }
@@ -71,10 +72,10 @@ pub(crate) fn needed_for(priority: Priority) -> Result<CapabilitySet, String> {
     match tried.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())) {
         Ok(()) if raised => Ok(CapabilitySet::empty()),
         Ok(()) => Ok(CapabilitySet::SYS_NICE),
-        Err(error) => Err(format!(
+        Err(error) => Err(Failure::new(format!(
             "--priority {priority} is not allowed here: {error}. Start the gateway as root (in a container: with the \
              capability SYS_NICE), or allow it real-time priority {LOWEST}: ulimit -r {LOWEST}"
-        )),
+        ))),
     }
 }
 

@@ -11,6 +11,7 @@
 
 use crate::apply::{blame, parse, warnings};
 use crate::control::SetkeyText;
+use crate::failure::Failure;
 use crate::plane::{Plane, Recorder};
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::policy::Policy;
@@ -47,7 +48,7 @@ impl std::fmt::Display for Changes {
 pub(crate) fn reload(
     plane: &mut dyn Plane,
     request: &SetkeyText,
-) -> Result<(Changes, Vec<String>), String> {
+) -> Result<(Changes, Vec<String>), Failure> {
     let Comparison {
         lowered,
         wanted,
@@ -57,7 +58,7 @@ pub(crate) fn reload(
     if !commands.is_empty() {
         plane.apply(&commands).map_err(|refused| {
             let index = origin(&lowered, commands.get(refused.index));
-            blame(&Refused { index, ..refused }, &lowered, request)
+            Failure::new(blame(&Refused { index, ..refused }, &lowered, request))
         })?;
     }
     Ok((changes, warnings(&lowered, request)))
@@ -71,13 +72,13 @@ pub(crate) struct Comparison {
 }
 
 /// Reads a text and applies it in memory; changes nothing. On any mistake all mistakes are in the message.
-pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Comparison, String> {
+pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Comparison, Failure> {
     let lowered = parse(request)?;
     let mut target = Recorder::default();
     target
         .apply(&lowered.commands)
-        .map_err(|refused| blame(&refused, &lowered, request))?;
-    let failed = |refused: Refused| refused.reason;
+        .map_err(|refused| Failure::new(blame(&refused, &lowered, request)))?;
+    let failed = |refused: Refused| Failure::new(refused.reason);
     Ok(Comparison {
         wanted: Databases::of(&mut target).map_err(failed)?,
         present: Databases::of(plane).map_err(failed)?,
@@ -328,6 +329,7 @@ mod tests {
             (sa(301, 2, "") + &sa(301, 2, ""), "tunnel.conf:2:1"),
         ] {
             let why = reload(&mut plane, &request(&text)).err().unwrap();
+            let why = why.to_string();
             assert!(why.contains(place) && !why.contains("0202"), "{why}");
         }
         assert_eq!(changes(&mut plane, &sa(300, 1, "")), [0; 4]);
@@ -346,6 +348,7 @@ mod tests {
         };
         let text = first + &behind(1000, 400) + &behind(2000, 401);
         let why = reload(&mut plane, &request(&text)).err().unwrap();
+        let why = why.to_string();
         assert!(why.contains("tunnel.conf:3:1"), "{why}");
     }
 }

@@ -82,7 +82,7 @@ fn prepare(options: &RunOptions) -> Result<Prepared, Failure> {
     let text = memory::with_keys(|| {
         let text = file.read(&warnings.warn())?;
         // Mistakes in the file are reported before anything is changed.
-        apply::parse(&text).map_err(Failure::new)?;
+        apply::parse(&text)?;
         Ok(text)
     })?;
     Ok(Prepared {
@@ -127,7 +127,7 @@ fn begin(
         },
         &warnings.warn(),
     )?;
-    let also = privileges::needed_for(options.priority).map_err(Failure::new)?;
+    let also = privileges::needed_for(options.priority)?;
     if !options.no_privilege_drop {
         privileges::drop_to_needed(also, &warnings.warn()).map_err(Failure::new)?;
     }

@@ -17,9 +17,10 @@ pub use arguments::Program;
 pub(crate) use arguments::{Arguments, PlaneChoice};
 pub(crate) use names::SystemNames;
 
-use crate::apply::apply;
+use crate::apply::{apply, rendered};
 use crate::control::{Answer, Client, NoAnswer, Request, SetkeyText};
 use crate::events::Event;
+use crate::failure::Failure;
 use crate::local_time::utc_offset;
 use crate::plane::XfrmPlane;
 use arguments::Task;
@@ -45,9 +46,9 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
         err,
     };
     let outcome = match arguments.task() {
-        Task::Obey(texts) => texts.iter().try_for_each(|text| match text.as_deref() {
-            None if !arguments.check => session.obey_typed(),
-            path => session.obey_file(path),
+        Task::Apply(texts) => texts.iter().try_for_each(|text| match text.as_deref() {
+            None if !arguments.check => session.apply_typed(),
+            path => session.apply_file(path),
         }),
         Task::Ask(text) if arguments.short && arguments.dump => session.repeat(text),
         Task::Ask(text) => session.ask(text),
@@ -55,17 +56,18 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write, err: &mut dyn Write) -> E
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            let _ = writeln!(session.err, "{message}");
-            ExitCode::FAILURE
+        Err(failure) => {
+            let _ = writeln!(session.err, "{failure}");
+            ExitCode::from(failure.code())
         }
     }
 }
 
 /// The file that holds a gateway's whole configuration.
-pub(crate) fn text_of(path: &Path) -> Result<SetkeyText, String> {
+pub(crate) fn text_of(path: &Path) -> Result<SetkeyText, Failure> {
     let name = path.display().to_string();
-    let text = read(Some(path)).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let text =
+        read(Some(path)).map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
     Ok(SetkeyText {
         name,
         text,
@@ -80,41 +82,40 @@ struct Session<'a> {
     err: &'a mut dyn Write,
 }
 
-/// Nothing, or the error message to print before exiting with status 1.
-type Outcome = Result<(), String>;
+type Outcome = Result<(), Failure>;
 
 impl Session<'_> {
     /// Reads and applies one text; without a path, standard input.
-    fn obey_file(&mut self, path: Option<&Path>) -> Outcome {
+    fn apply_file(&mut self, path: Option<&Path>) -> Outcome {
         let name = path.map_or_else(
             || "standard input".to_owned(),
             |path| path.display().to_string(),
         );
-        let text = read(path).map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
-        self.obey_text(name, text)
+        let text = read(path).map_err(|error| unreadable(&name, &error))?;
+        self.apply_text(name, text)
     }
 
     /// Applies standard input statement by statement as it is read. An error ends it, except on a terminal, where the
     /// user can correct it.
-    fn obey_typed(&mut self) -> Outcome {
+    fn apply_typed(&mut self) -> Outcome {
         let name = "standard input";
-        let patient = io::stdin().is_terminal();
+        let is_interactive = io::stdin().is_terminal();
         // Unbuffered: what is read is what is applied.
         let input = io::stdin().as_fd().try_clone_to_owned();
-        let input = input.map_err(|error| format!("setkey: cannot read {name}: {error}"))?;
+        let input = input.map_err(|error| unreadable(name, &error))?;
         let mut statements = StatementReader::new(File::from(input));
         let mut outcome = Ok(());
         while let Some(text) = statements
             .next()
-            .map_err(|error| format!("setkey: cannot read {name}: {error}"))?
+            .map_err(|error| unreadable(name, &error))?
         {
             let is_last = has_exit(&text);
-            match self.obey_text(name.to_owned(), text) {
-                Err(message) if patient => {
-                    let _ = writeln!(self.err, "{message}");
-                    outcome = Err("setkey: there were errors".to_owned());
+            match self.apply_text(name.to_owned(), text) {
+                Err(failure) if is_interactive => {
+                    let _ = writeln!(self.err, "{failure}");
+                    outcome = Err(Failure::new("setkey: there were errors"));
                 }
-                obeyed => obeyed?,
+                applied => applied?,
             }
             if is_last {
                 break;
@@ -123,23 +124,23 @@ impl Session<'_> {
         outcome
     }
 
-    fn obey_text(&mut self, name: String, text: Zeroizing<Vec<u8>>) -> Outcome {
+    fn apply_text(&mut self, name: String, text: Zeroizing<Vec<u8>>) -> Outcome {
         let lowered = self.check(&name, &text)?;
         if self.arguments.check {
-            self.tell(&format!(
+            self.note(&format!(
                 "{} valid, nothing changed",
                 counted(lowered.commands.len(), "statement")
             ));
             return Ok(());
         }
-        let text = without_names(text).map_err(|problems| told(&problems, &name, &[]))?;
+        let text = without_names(text).map_err(|problems| invalid(&problems, &name, &[]))?;
         let known: Vec<_> = lowered
             .warnings
             .iter()
             .map(|warning| &*warning.message)
             .collect();
         self.send(name, text, &known)?;
-        self.tell(&format!(
+        self.note(&format!(
             "{} applied",
             counted(lowered.commands.len(), "statement")
         ));
@@ -147,21 +148,21 @@ impl Session<'_> {
     }
 
     /// Prints a message if `-v` was given.
-    fn tell(&mut self, message: &str) {
+    fn note(&mut self, message: &str) {
         if self.arguments.verbose {
             let _ = writeln!(self.err, "setkey: {message}");
         }
     }
 
     /// Finds every mistake before anything is sent, and prints warnings about risky settings.
-    fn check(&mut self, name: &str, text: &[u8]) -> Result<Lowered, String> {
+    fn check(&mut self, name: &str, text: &[u8]) -> Result<Lowered, Failure> {
         let forwarding = if self.arguments.kernel_semantics {
             Forwarding::AsWritten
         } else {
             Forwarding::WithIn
         };
         let lowered = compile(text, forwarding, &mut SystemNames);
-        let lowered = lowered.map_err(|problems| told(&problems, name, text))?;
+        let lowered = lowered.map_err(|problems| invalid(&problems, name, text))?;
         for warning in &lowered.warnings {
             let rendered = warning.render(name, text);
             let shown = if self.arguments.verbose {
@@ -202,14 +203,10 @@ impl Session<'_> {
             pid: std::process::id(),
         };
         if self.arguments.plane == PlaneChoice::Kernel {
-            return self.tell_kernel(&text);
+            return self.apply_to_kernel(&text);
         }
         let request = Request::Setkey(text);
-        match self
-            .client()?
-            .ask(&request)
-            .map_err(|why| why.to_string())?
-        {
+        match self.client()?.ask(&request).map_err(Failure::new)? {
             Answer::Setkey { output, warnings } => {
                 for warning in warnings {
                     if !known.iter().any(|known| warning.contains(known)) {
@@ -219,34 +216,33 @@ impl Session<'_> {
                 self.show(&output)
             }
             Answer::Done => Ok(()),
-            Answer::Refused(why) => Err(why),
-            _ => {
-                Err("setkey: unexpected answer from the gateway; do the versions match?".to_owned())
-            }
+            Answer::Refused(why) => Err(Failure::new(why)),
+            _ => Err(Failure::new(
+                "setkey: unexpected answer from the gateway; do the versions match?",
+            )),
         }
     }
 
     /// The same for the kernel's own IPsec; the warnings of a text were printed when it was checked.
-    fn tell_kernel(&mut self, text: &SetkeyText) -> Outcome {
-        let mut plane = XfrmPlane::open().map_err(|why| format!("setkey: {why}"))?;
-        let obeyed = apply(&mut plane, text, now())?;
-        let unsaid = plane.unsupported();
-        if unsaid > 0 {
-            let left_out = counted(unsaid, "item");
-            self.tell(&format!(
+    fn apply_to_kernel(&mut self, text: &SetkeyText) -> Outcome {
+        let mut plane = XfrmPlane::open().map_err(|why| Failure::new(format!("setkey: {why}")))?;
+        let applied = apply(&mut plane, text, now())?;
+        let hidden = plane.unsupported();
+        if hidden > 0 {
+            let left_out = counted(hidden, "item");
+            self.note(&format!(
                 "{left_out} of the kernel not shown: setkey cannot express them, see `ip xfrm`"
             ));
         }
-        self.show(&obeyed.output)
+        self.show(&applied.output)
     }
 
     /// Prints every event until the gateway stops.
     fn watch(&mut self) -> Outcome {
         if self.arguments.plane == PlaneChoice::Kernel {
-            return Err(
-                "setkey: -x shows the gateway's events; for the kernel's run `ip xfrm monitor`"
-                    .to_owned(),
-            );
+            return Err(Failure::new(
+                "setkey: -x shows the gateway's events; for the kernel's run `ip xfrm monitor`",
+            ));
         }
         let client = self.client()?;
         let (out, arguments) = (&mut *self.out, self.arguments);
@@ -257,12 +253,12 @@ impl Session<'_> {
             let line = event_line(&event, arguments);
             writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
         });
-        followed.map_err(|why| why.to_string())
+        followed.map_err(Failure::new)
     }
 
-    fn client(&self) -> Result<Client, String> {
+    fn client(&self) -> Result<Client, Failure> {
         let path = crate::control::path(self.arguments.control.clone());
-        Client::connect(&path).map_err(|why: NoAnswer| format!("setkey: {why}"))
+        Client::connect(&path).map_err(|why: NoAnswer| Failure::new(format!("setkey: {why}")))
     }
 
     /// Prints text; a closed pipe is no error.
@@ -273,7 +269,7 @@ impl Session<'_> {
             .and_then(|()| self.out.flush());
         match written {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(format!("setkey: cannot write: {error}"))
+                Err(Failure::new(format!("setkey: cannot write: {error}")))
             }
             _ => Ok(()),
         }
@@ -349,17 +345,17 @@ fn counted(number: usize, what: &str) -> String {
     }
 }
 
+fn unreadable(name: &str, error: &io::Error) -> Failure {
+    Failure::new(format!("setkey: cannot read {name}: {error}"))
+}
+
 /// All problems of a text as one message.
-fn told(problems: &[Problem], name: &str, text: &[u8]) -> String {
-    let rendered: Vec<_> = problems
-        .iter()
-        .map(|problem| problem.render(name, text))
-        .collect();
+fn invalid(problems: &[Problem], name: &str, text: &[u8]) -> Failure {
+    let rendered = rendered(problems, name, text);
     let count = counted(problems.len(), "error");
-    format!(
-        "{}\nsetkey: {count} in {name}; nothing was changed",
-        rendered.join("\n")
-    )
+    Failure::new(format!(
+        "{rendered}\nsetkey: {count} in {name}; nothing was changed"
+    ))
 }
 
 #[cfg(test)]

@@ -35,17 +35,17 @@ pub(crate) fn run(options: &SpeedOptions) -> Result<(), Failure> {
         let names: Vec<String> = suite::all().map(|suite| suite.name + "\n").collect();
         return crate::output::print(&names.concat());
     }
-    let suites = suite::chosen(&options.suites).map_err(Failure::new)?;
-    check_sizes(options).map_err(Failure::new)?;
+    let suites = suite::chosen(&options.suites)?;
+    check_sizes(options)?;
     let machine = Machine::look();
-    let workers = machine::cpus_for(options.workers.into()).map_err(Failure::new)?;
+    let workers = machine::cpus_for(options.workers.into())?;
     let mut report = Report::new(machine, options, &suites);
     if !options.json {
         crate::output::print(&report.head())?;
     }
     for suite in &suites {
         for row in rows(options, suite, &workers) {
-            let row = row.map_err(Failure::new)?;
+            let row = row?;
             if !options.json {
                 crate::output::print(&report.line(&row))?;
             }
@@ -58,15 +58,15 @@ pub(crate) fn run(options: &SpeedOptions) -> Result<(), Failure> {
     crate::output::print(&report.foot(std::io::stdout().is_terminal()))
 }
 
-fn check_sizes(options: &SpeedOptions) -> Result<(), String> {
+fn check_sizes(options: &SpeedOptions) -> Result<(), Failure> {
     let least = match options.layer {
         Layer::Kernel => return Ok(()),
         Layer::Engine => hub::HEADER_BYTES as u32,
     };
     match options.size.iter().find(|&&size| size < least) {
-        Some(size) => Err(format!(
+        Some(size) => Err(Failure::new(format!(
             "--size {size}: packets of the engine include {least} bytes of headers, so the minimum is {least}"
-        )),
+        ))),
         None => Ok(()),
     }
 }
@@ -75,7 +75,7 @@ fn rows(
     options: &SpeedOptions,
     suite: &NamedSuite,
     workers: &[usize],
-) -> impl Iterator<Item = Result<Row, String>> {
+) -> impl Iterator<Item = Result<Row, Failure>> {
     let directions = match options.direction {
         Directions::Both => &[Direction::Seal, Direction::Open][..],
         Directions::Seal => &[Direction::Seal],

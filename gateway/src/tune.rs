@@ -133,7 +133,7 @@ pub(crate) fn run(options: &TuneOptions) -> Result<(), Failure> {
 
 fn shown(host: &Machine, show: &Show) -> Result<String, Failure> {
     let devices = show.devices.chosen(host)?;
-    let gains = Gains::find(show.from.as_deref(), &here(host)).map_err(Failure::new)?;
+    let gains = Gains::find(show.from.as_deref(), &here(host))?;
     // Without permission to read the state file, the earlier values are left out; everything else is still shown.
     let mut state = State::load(&show.memory.state, &boot(host)).unwrap_or_default();
     let scope = show.devices.scope(host, &devices);

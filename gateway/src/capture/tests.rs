@@ -77,7 +77,7 @@ pub(super) fn go(
     file: &[u8],
     text: &str,
     operation: Operation,
-) -> (Result<Report, String>, Vec<Vec<u8>>) {
+) -> (Result<Report, Failure>, Vec<Vec<u8>>) {
     go_routed(file, text, operation, &Routed::default())
 }
 
@@ -86,7 +86,7 @@ pub(super) fn go_routed(
     text: &str,
     operation: Operation,
     routed: &Routed,
-) -> (Result<Report, String>, Vec<Vec<u8>>) {
+) -> (Result<Report, Failure>, Vec<Vec<u8>>) {
     let folder = Folder::new();
     let files = Files {
         sa: folder.0.join("sa.setkey"),
@@ -98,9 +98,8 @@ pub(super) fn go_routed(
     std::fs::write(&files.sa, text).unwrap();
     std::fs::write(&files.input, file).unwrap();
     let routed = Some(routed).filter(|_| operation == Operation::Seal);
-    let outcome = engine(operation, &files, routed)
-        .and_then(|mut engine| process(&mut engine, &files))
-        .map_err(|failure| failure.to_string());
+    let outcome =
+        engine(operation, &files, routed).and_then(|mut engine| process(&mut engine, &files));
     let mut out = Vec::new();
     if outcome.is_ok() {
         let mut reader = Reader::new(File::open(&files.output).unwrap()).unwrap();
@@ -309,11 +308,17 @@ fn outer_fragments_are_joined_before_they_are_opened() {
 fn a_file_that_ends_inside_a_packet_names_the_packet() {
     let file = capture(&[inner(50), inner(60)]);
     let (outcome, _) = go(&file[..file.len() - 3], &tunnel(), Operation::Seal);
-    let error = outcome.err().unwrap();
+    let error = outcome.err().unwrap().to_string();
     assert!(error.contains("ends within packet 2"), "{error}");
     for bad in [&b""[..], b"not a capture at all", &file[..10]] {
         let (outcome, _) = go(bad, &tunnel(), Operation::Seal);
-        assert!(outcome.err().unwrap().contains("neither a pcap"));
+        assert!(
+            outcome
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("neither a pcap")
+        );
     }
 }
 
@@ -322,7 +327,11 @@ fn a_packet_that_was_cut_when_captured_is_named_with_both_lengths() {
     let mut file = capture(&[inner(50)]);
     // The original length of the first packet, in the big-endian header that PcapHeader::default() makes.
     file[36..40].copy_from_slice(&9999u32.to_be_bytes());
-    let error = go(&file, &tunnel(), Operation::Seal).0.err().unwrap();
+    let error = go(&file, &tunnel(), Operation::Seal)
+        .0
+        .err()
+        .unwrap()
+        .to_string();
     assert!(
         error.contains("packet 1 was truncated to 78 of 9999 bytes"),
         "{error}"
@@ -357,7 +366,11 @@ fn pcapng_of_either_byte_order_keeps_its_times_and_link_types() {
         assert!(reader.next_frame().unwrap().is_none());
         assert_eq!(go(&file, &tunnel(), Operation::Seal).0.unwrap().named(), 1);
         let cut = &file[..file.len() - 5];
-        let error = go(cut, &tunnel(), Operation::Seal).0.err().unwrap();
+        let error = go(cut, &tunnel(), Operation::Seal)
+            .0
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("packet 1"), "{error}");
     }
 }
@@ -365,7 +378,11 @@ fn pcapng_of_either_byte_order_keeps_its_times_and_link_types() {
 #[test]
 fn an_unknown_link_type_is_an_error_with_its_number() {
     let file = pcapng(Endianness::Little, DataLink::IEEE802_11, 6, &inner(40));
-    let error = go(&file, &tunnel(), Operation::Seal).0.err().unwrap();
+    let error = go(&file, &tunnel(), Operation::Seal)
+        .0
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("link type 105"), "{error}");
 }
 

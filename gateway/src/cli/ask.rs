@@ -92,8 +92,11 @@ pub(super) fn drops(control: Option<PathBuf>, json: bool) -> Outcome {
 }
 
 pub(super) fn reload(reload: Reload) -> Outcome {
-    let text = reload.file.as_deref().map(setkey_cli::text_of).transpose();
-    let text = text.map_err(Failure::new)?;
+    let text = reload
+        .file
+        .as_deref()
+        .map(setkey_cli::text_of)
+        .transpose()?;
     match ask(reload.socket.control, &Request::Reload(text))? {
         Answer::Setkey { output, warnings } => {
             warnings.iter().for_each(|warning| eprint!("{warning}"));

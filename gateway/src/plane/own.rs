@@ -7,7 +7,7 @@
 //!                  └──► nothing has changed ◄──┘
 //! ```
 
-use super::{Plane, check};
+use super::{Plane, Unsupported, check};
 use crate::state::{Numbers, Pending};
 use arc_swap::ArcSwap;
 use ipsec::command::{Answer, Command, Refused};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// The parts that must match the databases: the kernel's tables, and the sockets that associations need.
 pub(crate) trait Kernel {
     /// Whether this association can be served here, or why not.
-    fn can_serve(&self, config: &SaConfig) -> Result<(), String>;
+    fn can_serve(&self, config: &SaConfig) -> Result<(), Unsupported>;
 
     /// The addresses at which protected packets arrive.
     fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
@@ -143,7 +143,7 @@ impl<K: Kernel> OwnPlane<K> {
 }
 
 impl<K: Kernel> Plane for OwnPlane<K> {
-    fn supports(&self, command: &Command) -> Result<(), String> {
+    fn supports(&self, command: &Command) -> Result<(), Unsupported> {
         let (Command::AddSa(config) | Command::UpdateSa(config)) = command else {
             return Ok(());
         };

@@ -1,6 +1,6 @@
 //! A plane that applies commands in memory only and records them: for tests and for `setkey -n`.
 
-use super::{Plane, check};
+use super::{Plane, Unsupported, check};
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::Database;
 #[cfg(any(test, fuzzing))]
@@ -39,7 +39,7 @@ impl Recorder {
 }
 
 impl Plane for Recorder {
-    fn supports(&self, _: &Command) -> Result<(), String> {
+    fn supports(&self, _: &Command) -> Result<(), Unsupported> {
         Ok(())
     }
 

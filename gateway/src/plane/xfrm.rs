@@ -16,7 +16,8 @@ mod policy;
 mod socket;
 mod zeroizing;
 
-use super::{Plane, check};
+use super::{Plane, Unsupported, check};
+use crate::failure::Failure;
 use association::Found;
 use ipsec::command::{Answer, Command, PolicyReport, Refused, SaReport};
 use ipsec::policy::{Action, Level, Policy};
@@ -39,8 +40,8 @@ type Outcome<T> = Result<T, Refusal>;
 
 impl XfrmPlane {
     /// Connects to the kernel, or returns why that is impossible.
-    pub(crate) fn open() -> Result<Self, String> {
-        let kernel = XfrmSocket::open().map_err(|refusal| refusal.to_string())?;
+    pub(crate) fn open() -> Result<Self, Failure> {
+        let kernel = XfrmSocket::open().map_err(Failure::new)?;
         Ok(Self {
             kernel,
             undo: Vec::new(),
@@ -329,7 +330,7 @@ impl XfrmPlane {
 }
 
 impl Plane for XfrmPlane {
-    fn supports(&self, command: &Command) -> Result<(), String> {
+    fn supports(&self, command: &Command) -> Result<(), Unsupported> {
         match command {
             Command::AddSa(config) | Command::UpdateSa(config) => {
                 association::check_supported(config)

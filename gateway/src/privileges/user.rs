@@ -12,6 +12,7 @@
 //! Names are looked up in `/etc/passwd` and `/etc/group`: system users are listed there, and reading them needs no
 //! other process.
 
+use crate::failure::Failure;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, getegid, geteuid, set_dumpable_behavior};
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities, set_keep_capabilities};
@@ -60,16 +61,16 @@ impl User {
     }
 
     /// `NAME`, `UID`, or either with `:GROUP`.
-    pub(crate) fn named(word: &str) -> Result<Self, String> {
+    pub(crate) fn named(word: &str) -> Result<Self, Failure> {
         Self::find(word, &read(USERS), &read(GROUPS))
     }
 
     /// The user of gateways if the command line names none; `None` if the host has no such user.
-    pub(crate) fn of_gateways() -> Result<Option<Self>, String> {
+    pub(crate) fn of_gateways() -> Result<Option<Self>, Failure> {
         match std::env::var(ENVIRONMENT) {
             Ok(word) => match Self::named(&word) {
                 Ok(user) => Ok(Some(user)),
-                Err(why) => Err(format!("${ENVIRONMENT}: {why}")),
+                Err(why) => Err(Failure::new(format!("${ENVIRONMENT}: {why}"))),
             },
             Err(_) => Ok(Self::in_table(&read(USERS), DEFAULT)),
         }
@@ -116,7 +117,7 @@ impl User {
             && read("/proc/self/setgroups").trim() != "deny"
     }
 
-    fn find(word: &str, users: &str, groups: &str) -> Result<Self, String> {
+    fn find(word: &str, users: &str, groups: &str) -> Result<Self, Failure> {
         let (user, group) = match word.split_once(':') {
             Some((user, group)) => (user, Some(group)),
             None => (word, None),
@@ -132,13 +133,13 @@ impl User {
                 uid,
                 gid,
             }),
-            (None, Ok(uid), None) => Err(format!(
+            (None, Ok(uid), None) => Err(Failure::new(format!(
                 "{USERS} has no user {uid}, so its group is unknown: use {uid}:GROUP"
-            )),
-            (None, ..) => Err(format!(
+            ))),
+            (None, ..) => Err(Failure::new(format!(
                 "{USERS} has no user `{user}`: create it with `systemd-sysusers` (packaging/sysusers.d) or `useradd \
                  --system --user-group {DEFAULT}`"
-            )),
+            ))),
         }
     }
 
@@ -213,7 +214,7 @@ fn read(table: &str) -> String {
     fs::read_to_string(table).unwrap_or_default()
 }
 
-fn group_number(word: &str, groups: &str) -> Result<u32, String> {
+fn group_number(word: &str, groups: &str) -> Result<u32, Failure> {
     let named = groups.lines().find_map(|line| {
         let mut fields = line.split(':');
         let is_it = fields.next() == Some(word);
@@ -221,7 +222,7 @@ fn group_number(word: &str, groups: &str) -> Result<u32, String> {
     });
     match named.or_else(|| word.parse().ok()) {
         Some(number) if number != u32::MAX => Ok(number),
-        _ => Err(format!("{GROUPS} has no group `{word}`")),
+        _ => Err(Failure::new(format!("{GROUPS} has no group `{word}`"))),
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
         esplanade:x:998:997::/:/usr/sbin/nologin\n1234:x:50:51::/:/bin/sh\n";
     const KNOWN_GROUPS: &str = "root:x:0:\nesplanade:x:997:\nkeys:x:600:esplanade\n";
 
-    fn found(word: &str) -> Result<(u32, u32), String> {
+    fn found(word: &str) -> Result<(u32, u32), Failure> {
         User::find(word, KNOWN_USERS, KNOWN_GROUPS).map(|user| (user.uid, user.gid))
     }
 
@@ -281,7 +282,7 @@ mod tests {
             ("4294967295:0", "no user"),
             ("", "no user"),
         ] {
-            let why = found(word).unwrap_err();
+            let why = found(word).unwrap_err().to_string();
             assert!(why.contains(words), "{word}: {why}");
         }
     }

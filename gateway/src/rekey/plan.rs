@@ -5,6 +5,7 @@ use super::{SaReference, standing_by};
 use crate::apply::{blame, warnings};
 use crate::control::SetkeyText;
 use crate::events::{PolicyName, SaName};
+use crate::failure::Failure;
 use crate::plane::Plane;
 use crate::reload::{Comparison, Databases, compare, is_same, origin, policies};
 use ipsec::command::{Command, Refused};
@@ -76,22 +77,21 @@ impl RekeyPlan {
         plane: &mut dyn Plane,
         request: &SetkeyText,
         local: &[IpAddr],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failure> {
         let Comparison {
             lowered,
             wanted,
             present,
         } = compare(plane, request)?;
-        let at = |command: Option<&Command>, reason: String| {
-            let index = origin(&lowered, command);
-            blame(&Refused { index, reason }, &lowered, request)
+        let at = |Conflict { command, reason }: Conflict| {
+            let index = origin(&lowered, command.as_ref());
+            Failure::new(blame(&Refused { index, reason }, &lowered, request))
         };
-        keeps_policies(&present, &wanted).map_err(|(command, why)| at(command.as_ref(), why))?;
-        let (new, known) =
-            news(&present, &wanted).map_err(|(command, why)| at(Some(&command), why))?;
+        keeps_policies(&present, &wanted).map_err(at)?;
+        let (new, known) = sort_out_new(&present, &wanted).map_err(at)?;
         let old: Vec<_> = present.sas.iter().filter(|sa| !wanted.has(sa)).collect();
         let peers = by_peer(&new, &old, &wanted, local)
-            .map_err(|why| format!("{}: {why}", request.name))?;
+            .map_err(|why| Failure::new(format!("{}: {why}", request.name)))?;
         let install = new.iter().map(|config| {
             let sends = !local.contains(&config.id.destination);
             Command::AddSa(standing_by(config, sends))
@@ -124,33 +124,45 @@ impl RekeyPlan {
     }
 }
 
-type Why<C> = (C, String);
+/// Why a text is no rekey of what the gateway has, and the command of the text that shows it, if one does.
+struct Conflict {
+    command: Option<Command>,
+    reason: String,
+}
 
-fn keeps_policies(present: &Databases, wanted: &Databases) -> Result<(), Why<Option<Command>>> {
+fn keeps_policies(present: &Databases, wanted: &Databases) -> Result<(), Conflict> {
     const ALONE: &str = "a rekey changes keys and no policy: use `esplanade reload` for this file";
     let mut added = wanted.policies.iter();
     if let Some(policy) = added.find(|policy| !present.policies.contains(policy)) {
-        let command = Command::AddPolicy(Arc::clone(policy));
-        let why = format!("this policy differs from the gateway's, and {ALONE}");
-        return Err((Some(command), why));
+        return Err(Conflict {
+            command: Some(Command::AddPolicy(Arc::clone(policy))),
+            reason: format!("this policy differs from the gateway's, and {ALONE}"),
+        });
     }
     let mut gone = present.policies.iter();
     if let Some(policy) = gone.find(|policy| !wanted.policies.contains(policy)) {
         let name = PolicyName::of(policy);
-        let why = format!("the gateway has a policy that is not in the file ({name}), and {ALONE}");
-        return Err((None, why));
+        return Err(Conflict {
+            command: None,
+            reason: format!(
+                "the gateway has a policy that is not in the file ({name}), and {ALONE}"
+            ),
+        });
     }
     if policies(&present.policies, &wanted.policies).is_empty() {
         Ok(())
     } else {
-        Err((None, format!("the order of policies differs, and {ALONE}")))
+        Err(Conflict {
+            command: None,
+            reason: format!("the order of policies differs, and {ALONE}"),
+        })
     }
 }
 
-type News = (Vec<Arc<SaConfig>>, Vec<SaReference>);
+type NewAndKnown = (Vec<Arc<SaConfig>>, Vec<SaReference>);
 
 /// The associations that are new, and those that exist already.
-fn news(present: &Databases, wanted: &Databases) -> Result<News, Why<Command>> {
+fn sort_out_new(present: &Databases, wanted: &Databases) -> Result<NewAndKnown, Conflict> {
     let (mut new, mut known) = (Vec::new(), Vec::new());
     for config in &wanted.sas {
         let mut sas = present.sas.iter();
@@ -160,9 +172,12 @@ fn news(present: &Databases, wanted: &Databases) -> Result<News, Why<Command>> {
                 known.push(SaReference::of(config))
             }
             Some(_) => {
-                let why = "an association with this SPI is in use, with other keys or options: new keys need an SPI of their own"
-                    .to_owned();
-                return Err((Command::AddSa(Arc::clone(config)), why));
+                return Err(Conflict {
+                    command: Some(Command::AddSa(Arc::clone(config))),
+                    reason: "an association with this SPI is in use, with other keys or options: new keys need an SPI \
+                             of their own"
+                        .to_owned(),
+                });
             }
         }
     }
@@ -174,7 +189,7 @@ fn by_peer(
     old: &[&Arc<SaConfig>],
     wanted: &Databases,
     local: &[IpAddr],
-) -> Result<Vec<Peer>, String> {
+) -> Result<Vec<Peer>, Failure> {
     let mut peers: BTreeMap<IpAddr, (Ends, Ends)> = BTreeMap::new();
     for config in new {
         let (address, is_inbound) = direction(config, local)?;
@@ -183,11 +198,11 @@ fn by_peer(
     for config in old {
         let has_successor = wanted.sas.iter().any(|new| stands_for(new, config));
         if !has_successor {
-            return Err(format!(
+            return Err(Failure::new(format!(
                 "no new association replaces {}, which is no longer in the file: add one with the same endpoints, \
                  protocol, mode, `-u` and `-o interface`, keep the old one in the file, or use `esplanade reload`",
                 SaName::of(config)
-            ));
+            )));
         }
         let (address, is_inbound) = direction(config, local)?;
         peers.entry(address).or_default().1.note(config, is_inbound);
@@ -208,17 +223,17 @@ impl Ends {
 }
 
 /// The peer of an association, and whether the peer sends with it.
-fn direction(config: &SaConfig, local: &[IpAddr]) -> Result<(IpAddr, bool), String> {
+fn direction(config: &SaConfig, local: &[IpAddr]) -> Result<(IpAddr, bool), Failure> {
     match (
         local.contains(&config.id.destination),
         local.contains(&config.source),
     ) {
         (true, _) => Ok((config.source, true)),
         (false, true) => Ok((config.id.destination, false)),
-        (false, false) => Err(format!(
+        (false, false) => Err(Failure::new(format!(
             "neither end of {} is an address of this host, so its direction is unknown: use `esplanade reload`",
             SaName::of(config)
-        )),
+        ))),
     }
 }
 

@@ -49,7 +49,10 @@ fn begin(plane: &mut Recorder, text: &str, pace: Pace) -> Course {
 
 fn refusal(plane: &mut Recorder, text: &str) -> String {
     let ours = [OURS.parse().unwrap()];
-    RekeyPlan::of(plane, &request(text), &ours).err().unwrap()
+    RekeyPlan::of(plane, &request(text), &ours)
+        .err()
+        .unwrap()
+        .to_string()
 }
 
 /// A packet arrives on the association with this SPI.

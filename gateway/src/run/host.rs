@@ -14,7 +14,7 @@ use super::sockets::{self, Sockets};
 use super::{RunOptions, interface};
 use crate::failure::Failure;
 use crate::handover::{self, Inheritance, Parting};
-use crate::plane::Kernel;
+use crate::plane::{Kernel, Unsupported};
 use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{Family, Plan, Senders};
@@ -310,21 +310,21 @@ impl Host {
 }
 
 impl Kernel for Host {
-    fn can_serve(&self, config: &SaConfig) -> Result<(), String> {
+    fn can_serve(&self, config: &SaConfig) -> Result<(), Unsupported> {
         if let (Some(interface), Some(device)) =
             (&config.interface, self.installed.site().forward())
         {
-            return Err(format!(
+            return Err(Unsupported(format!(
                 "`-o interface={interface}` needs a TUN device, but --forward {device} works without one: remove one \
                  of the two"
-            ));
+            )));
         }
         if self.outside.kernel_owns(&config.id) {
-            return Err(format!(
+            return Err(Unsupported(format!(
                 "the kernel's IPsec already has an association to {} with SPI {} and would receive its packets: \
                  delete it first (`ip xfrm state delete …`, or stop the daemon that made it)",
                 config.id.destination, config.id.spi
-            ));
+            )));
         }
         Ok(())
     }

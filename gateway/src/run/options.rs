@@ -1,6 +1,6 @@
 //! The options of `esplanade run` and `restart`.
 
-use crate::argument::number;
+use crate::argument::{InvalidWord, number};
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN};
 use clap::Args;
 use dataplane::io::packet::NativeIo;
@@ -125,8 +125,8 @@ process continues with the stored sequence numbers. Restart a gateway that syste
 /// Numbers of processors.
 pub(crate) type CpuList = Arc<[usize]>;
 
-fn cpu_list(word: &str) -> Result<CpuList, String> {
-    let wrong = || format!("`{word}` is not a list of CPUs; an example is 0-3,8");
+fn cpu_list(word: &str) -> Result<CpuList, InvalidWord> {
+    let wrong = || InvalidWord("a list of CPUs is expected, such as 0-3,8");
     let mut cpus = Vec::new();
     for part in word.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -28,7 +28,7 @@ pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     let prepared = super::prepare(options)?;
     memory::with_keys(|| rehearse(&prepared))?;
     Native::check(options)?;
-    privileges::needed_for(options.priority).map_err(Failure::new)?;
+    privileges::needed_for(options.priority)?;
     if options.no_state {
         return Err(kept(
             "with --no-state sequence numbers would start at 1, and the peers would drop the packets as replayed",

@@ -28,11 +28,14 @@ pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
             }
             user
         }
-        None if is_root => of_gateways(options)?.unwrap_or_else(|why| {
-            eprintln!("esplanade: running as user {present} with reduced capabilities: {why}");
-            present.clone()
-        }),
-        None => present.clone(),
+        None if is_root => match of_gateways(options)? {
+            Found::User(user) => user,
+            Found::None { why } => {
+                eprintln!("esplanade: running as user {present} with reduced capabilities: {why}");
+                present
+            }
+        },
+        None => present,
     };
     Ok(Chosen {
         user,
@@ -41,16 +44,23 @@ pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
 }
 
 /// The user of gateways, or why the user who starts it is kept.
-fn of_gateways(options: &RunOptions) -> Result<Result<User, String>, Failure> {
-    let user = User::of_gateways().map_err(Failure::new)?;
-    let Some(user) = user else {
-        return Ok(Err(format!(
+enum Found {
+    User(User),
+    None { why: String },
+}
+
+fn of_gateways(options: &RunOptions) -> Result<Found, Failure> {
+    let Some(user) = User::of_gateways()? else {
+        let why = format!(
             "this host has no user `{DEFAULT_USER}` (packaging/sysusers.d creates it), and --user is not given"
-        )));
+        );
+        return Ok(Found::None { why });
     };
     Ok(match obstacle(&user, options) {
-        Some(why) => Err(format!("not possible as user {user}: {why}")),
-        None => Ok(user),
+        Some(why) => Found::None {
+            why: format!("not possible as user {user}: {why}"),
+        },
+        None => Found::User(user),
     })
 }
 

@@ -99,7 +99,7 @@ pub enum PlaneChoice {
 /// What the options request.
 pub(super) enum Task {
     /// Apply texts; `None` stands for standard input.
-    Obey(Vec<Option<PathBuf>>),
+    Apply(Vec<Option<PathBuf>>),
     /// Send a fixed text, for the options without a file.
     Ask(&'static str),
     /// Print events as they occur.
@@ -114,10 +114,10 @@ impl Arguments {
             (_, true, false) => Task::Ask("flush;"),
             (_, true, true) => Task::Ask("spdflush;"),
             _ if self.watch > 0 => Task::Watch,
-            _ if self.stdin => Task::Obey(vec![None]),
+            _ if self.stdin => Task::Apply(vec![None]),
             _ => {
                 let files = self.file.iter().chain(&self.files);
-                Task::Obey(files.cloned().map(Some).collect())
+                Task::Apply(files.cloned().map(Some).collect())
             }
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         Some(match program.arguments.task() {
             Task::Ask(text) => text.to_owned(),
             Task::Watch => "watch".to_owned(),
-            Task::Obey(texts) => {
+            Task::Apply(texts) => {
                 let names = texts.iter().map(|text| {
                     text.as_ref()
                         .map_or("-".into(), |path| path.display().to_string())

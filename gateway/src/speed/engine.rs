@@ -12,6 +12,7 @@ use super::machine;
 use super::options::Direction;
 use super::report::{Compared, EngineRow};
 use super::turn::Worker;
+use crate::failure::Failure;
 use dataplane::bench::{self, Bench, InboundBench, LaneBench, OutboundBench, StepTimes, median};
 use dataplane::buffers::BatchSize;
 use dataplane::pipeline::lane::Commit;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 const TRAILER_BYTES: usize = 2;
 
 /// An in-memory engine, and the memory of its databases.
-type Made<R> = Result<(R, Option<Footprint>), String>;
+type Made<R> = Result<(R, Option<Footprint>), Failure>;
 
 impl Case {
     /// The whole engine.
@@ -33,7 +34,7 @@ impl Case {
         &self,
         cpus: &[usize],
         time: Duration,
-    ) -> Result<EngineRow, String> {
+    ) -> Result<EngineRow, Failure> {
         let work = || {
             machine::pin(cpus[0]);
             match self.direction {
@@ -57,7 +58,7 @@ impl Case {
         let hub = self.hub(Flow::ToHub, sas);
         let (peers, _) = hub.databases(policy::Direction::Out)?;
         let sealed = bench::sealed(peers, self.packets(&hub), self.batch_size());
-        let sealed = sealed.map_err(|error| error.to_string())?;
+        let sealed = sealed.map_err(Failure::new)?;
         let (databases, footprint) = hub.databases(policy::Direction::In)?;
         let bench = bench::inbound(databases, sealed, self.batch_size());
         Ok((bench, footprint))
@@ -93,7 +94,7 @@ impl Case {
         make: impl Fn(usize) -> Made<Bench<P, C>>,
         cpus: &[usize],
         time: Duration,
-    ) -> Result<EngineRow, String>
+    ) -> Result<EngineRow, Failure>
     where
         P: Prepare,
         C: Commit<P::Batch> + 'static,
@@ -103,11 +104,7 @@ impl Case {
         let parallel = match cpus {
             [_, others @ ..] if !others.is_empty() => {
                 let (bench, _) = make(self.sas)?;
-                Some(
-                    bench
-                        .start(others.len(), others)
-                        .map_err(|e| e.to_string())?,
-                )
+                Some(bench.start(others.len(), others).map_err(Failure::new)?)
             }
             _ => None,
         };
@@ -124,13 +121,13 @@ impl Case {
             alone: alone.map(|(bench, _)| bench),
             parallel,
         };
-        let figures = contest.run(time).map_err(|error| error.to_string())?;
+        let figures = contest.run(time).map_err(Failure::new)?;
         match contest.dropped() {
             0 => Ok(self.row(&figures, cpus.len(), footprint)),
-            dropped => Err(format!(
+            dropped => Err(Failure::new(format!(
                 "the engine dropped {dropped} packets of {}, so the result is invalid: please report this",
                 self.suite.name
-            )),
+            ))),
         }
     }
 

@@ -10,6 +10,7 @@
 use super::machine;
 use super::suite::NamedSuite;
 use super::turn::SA_STRIDE;
+use crate::failure::Failure;
 use dataplane::train::Offload;
 use ipsec::command::Command;
 use ipsec::database::{Database, Snapshot};
@@ -60,17 +61,19 @@ impl Hub {
     pub(super) fn databases(
         &self,
         direction: Direction,
-    ) -> Result<(Arc<Snapshot>, Option<Footprint>), String> {
+    ) -> Result<(Arc<Snapshot>, Option<Footprint>), Failure> {
         let mut database = Database::default();
-        let mut obey = |commands: Vec<Command>| {
+        let mut apply = |commands: Vec<Command>| {
             // IV counters may start anywhere here: nothing leaves this process.
             let answers = database.apply(&commands, 0, &mut || 0x1234_5678_9abc_def0);
-            answers.map(drop).map_err(|refused| refused.reason)
+            answers
+                .map(drop)
+                .map_err(|refused| Failure::new(refused.reason))
         };
         let empty = machine::allocated();
-        obey((0..self.sas).map(|n| self.association(n)).collect())?;
+        apply((0..self.sas).map(|n| self.association(n)).collect())?;
         let keyed = machine::allocated();
-        obey((0..self.sas).map(|n| self.policy(n, direction)).collect())?;
+        apply((0..self.sas).map(|n| self.policy(n, direction)).collect())?;
         let whole = machine::allocated();
         let each = |(after, before): (usize, usize)| after.saturating_sub(before) / self.sas;
         let footprint = keyed.zip(empty).zip(whole.zip(keyed));

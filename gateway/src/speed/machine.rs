@@ -1,5 +1,6 @@
 //! The machine that is measured, and its clocks.
 
+use crate::failure::Failure;
 use multibuffer::FeatureState;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
@@ -89,13 +90,13 @@ fn allowed_cpus() -> Vec<usize> {
 }
 
 /// A CPU for each worker.
-pub(super) fn cpus_for(workers: usize) -> Result<Vec<usize>, String> {
+pub(super) fn cpus_for(workers: usize) -> Result<Vec<usize>, Failure> {
     let mut cpus = allowed_cpus();
     if workers > cpus.len() {
-        return Err(format!(
+        return Err(Failure::new(format!(
             "{workers} workers need a CPU each, and this process may use {0}: use --workers {0} or fewer",
             cpus.len()
-        ));
+        )));
     }
     cpus.truncate(workers);
     Ok(cpus)

@@ -1,5 +1,6 @@
 //! The options of `esplanade speed`.
 
+use crate::argument::InvalidWord;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -84,9 +85,9 @@ impl Direction {
     }
 }
 
-fn seconds(word: &str) -> Result<f64, String> {
+fn seconds(word: &str) -> Result<f64, InvalidWord> {
     match word.parse() {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds between 0.001 and 3600".to_owned()),
+        _ => Err(InvalidWord("a number of seconds between 0.001 and 3600")),
     }
 }

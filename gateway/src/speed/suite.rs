@@ -1,5 +1,6 @@
 //! The suites by name: every row of the algorithm table with every length of key, joined by `+`.
 
+use crate::failure::Failure;
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::setkey::nearest;
 use multibuffer::Cipher;
@@ -121,7 +122,7 @@ fn cipher_name(row: Encryption, key_len: usize) -> String {
 
 /// The suites that the arguments select: those of these names, else those with these words in their names, else the
 /// typical ones.
-pub(super) fn chosen(words: &[String]) -> Result<Vec<NamedSuite>, String> {
+pub(super) fn chosen(words: &[String]) -> Result<Vec<NamedSuite>, Failure> {
     if words.is_empty() {
         return Ok(all().filter(NamedSuite::is_typical).collect());
     }
@@ -143,10 +144,10 @@ pub(super) fn chosen(words: &[String]) -> Result<Vec<NamedSuite>, String> {
     Ok(chosen)
 }
 
-fn unknown(word: &str) -> String {
+fn unknown(word: &str) -> Failure {
     let names: Vec<String> = all().map(|suite| suite.name).collect();
-    match nearest(word, names.iter().map(String::as_str)) {
+    Failure::new(match nearest(word, names.iter().map(String::as_str)) {
         Some(near) => format!("there is no suite `{word}`; did you mean `{near}`?"),
         None => format!("there is no suite `{word}`; see `esplanade speed --list`"),
-    }
+    })
 }

@@ -2,11 +2,11 @@
 
 use super::case::Case;
 use super::suite::{self, NamedSuite};
-use super::{Direction, Layer, SpeedOptions, check_sizes};
+use super::{Direction, Failure, Layer, SpeedOptions, check_sizes};
 use std::collections::HashSet;
 use std::time::Duration;
 
-fn chosen(words: &[&str]) -> Result<Vec<NamedSuite>, String> {
+fn chosen(words: &[&str]) -> Result<Vec<NamedSuite>, Failure> {
     suite::chosen(
         &words
             .iter()
@@ -45,12 +45,15 @@ fn a_part_of_a_name_means_all_that_have_it() {
 
 #[test]
 fn a_name_that_is_nearly_right_is_answered_with_the_right_one() {
-    let error = chosen(&["aes-128-gmc"]).err().expect("there is none");
+    let error = chosen(&["aes-128-gmc"])
+        .err()
+        .expect("there is none")
+        .to_string();
     assert!(
         error.contains("`aes-128-gmc`") && error.contains("did you mean `aes-128-g"),
         "{error}"
     );
-    let error = chosen(&["rot13"]).err().expect("there is none");
+    let error = chosen(&["rot13"]).err().expect("there is none").to_string();
     assert!(error.contains("--list"), "{error}");
 }
 
@@ -168,7 +171,9 @@ fn layers_are_called_by_name_and_a_wrong_one_is_answered_with_the_right_one() {
 fn a_packet_that_cannot_hold_its_headers_is_refused_for_the_engine_alone() {
     let check = |words: &[&str]| check_sizes(&typed(words).expect("options"));
     assert!(check(&["--size", "16"]).is_ok());
-    let refusal = check(&["--size", "64,27", "--layer", "engine"]).expect_err("too small");
+    let refusal = check(&["--size", "64,27", "--layer", "engine"])
+        .expect_err("too small")
+        .to_string();
     assert!(
         refusal.contains("--size 27") && refusal.contains("minimum is 28"),
         "{refusal}"

@@ -3,6 +3,7 @@
 //! A part of that study differs from its part `as-it-is` in one factor or in several. Rounds in which both were
 //! measured are pairs, and the gain is the median of their ratios.
 
+use crate::failure::Failure;
 use crate::speed::statistics::interval;
 use dataplane::bench::median;
 use serde::{Deserialize, Serialize};
@@ -81,7 +82,7 @@ impl Line {
 impl Gains {
     /// The results in `asked`, or in a folder `tune-out` there; without `asked`, in the lab's default folder.
     /// `Ok(None)` if no folder was given and none is there.
-    pub(super) fn find(asked: Option<&Path>, here: &Here) -> Result<Option<Self>, String> {
+    pub(super) fn find(asked: Option<&Path>, here: &Here) -> Result<Option<Self>, Failure> {
         let folder = asked.unwrap_or(Path::new("."));
         let candidates = match asked {
             Some(folder) => vec![folder.to_owned(), folder.join("tune-out")],
@@ -93,33 +94,33 @@ impl Gains {
         match (found, asked) {
             (Some(folder), _) => Self::read(folder, here).map(Some),
             (None, None) => Ok(None),
-            (None, Some(folder)) => Err(format!(
+            (None, Some(folder)) => Err(Failure::new(format!(
                 "no records in {}: give the output folder of `esplanade lab run tune`",
                 folder.display()
-            )),
+            ))),
         }
     }
 
-    fn read(folder: PathBuf, here: &Here) -> Result<Self, String> {
+    fn read(folder: PathBuf, here: &Here) -> Result<Self, Failure> {
         let path = folder.join("records.jsonl");
         let text = std::fs::read_to_string(&path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line: Line = serde_json::from_str(line).map_err(|error| {
-                format!(
+                Failure::new(format!(
                     "{}:{}: not a valid record: {error}",
                     path.display(),
                     number + 1
-                )
+                ))
             })?;
             lines.push(line);
         }
         if !lines.iter().any(|line| line.part() == BASE) {
-            return Err(format!(
+            return Err(Failure::new(format!(
                 "{} has no part `{BASE}`: these are not records of `esplanade lab run tune`",
                 path.display()
-            ));
+            )));
         }
         let elsewhere = lines
             .first()

@@ -565,7 +565,12 @@ fn few_pairs_are_said_to_be_few_and_another_machine_another() {
 #[test]
 fn folders_without_such_records_are_errors_and_never_gains() {
     let tree = Tree::new();
-    let error = |folder: &Path| Gains::find(Some(folder), &here()).err().unwrap();
+    let error = |folder: &Path| {
+        Gains::find(Some(folder), &here())
+            .err()
+            .unwrap()
+            .to_string()
+    };
     assert!(error(&tree.0).contains("no records"));
     tree.put("tune-out/records.jsonl", "{}\n");
     assert!(error(&tree.0).contains("records.jsonl:1"));

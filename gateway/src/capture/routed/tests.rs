@@ -55,7 +55,7 @@ fn a_device_or_an_end_that_is_not_clear_is_asked_for() {
             local: local.map(Into::into),
         };
         let outcome = go_routed(&capture(&[inner(30)]), text, Operation::Seal, &routed).0;
-        outcome.err().unwrap()
+        outcome.err().unwrap().to_string()
     };
     let (one, two) = (
         by_route(""),

@@ -2,7 +2,6 @@
 
 use super::{Outcome, Socket, ask, strange};
 use crate::control::{self, Answer, Request};
-use crate::failure::Failure;
 use crate::output::print;
 use crate::setkey_cli;
 use clap::Args;
@@ -45,9 +44,9 @@ until then each side sends one dummy packet per second. The old keys are deleted
 longer used. `esplanade status` shows the progress for each peer.";
 
 pub(crate) fn rekey(rekey: RekeyArguments) -> Outcome {
-    let text = rekey.file.as_deref().map(setkey_cli::text_of).transpose();
+    let text = rekey.file.as_deref().map(setkey_cli::text_of).transpose()?;
     let request = control::Rekey {
-        text: text.map_err(Failure::new)?,
+        text,
         now: rekey.now,
         wait: rekey.wait.map(u64::from),
         keep: rekey.keep,

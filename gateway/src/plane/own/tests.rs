@@ -15,7 +15,7 @@ struct Pretend {
 }
 
 impl Kernel for Pretend {
-    fn can_serve(&self, _: &SaConfig) -> Result<(), String> {
+    fn can_serve(&self, _: &SaConfig) -> Result<(), Unsupported> {
         Ok(())
     }
 

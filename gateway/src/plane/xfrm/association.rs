@@ -10,6 +10,7 @@ pub(super) use emit::emit;
 pub(super) use identity::{identity, read_address};
 pub(super) use parse::{Found, parse};
 
+use crate::plane::Unsupported;
 use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, SaConfig, SaId, Spi};
 use netlink_packet_xfrm::state::{AllocSpiMessage, DelGetMessage, FlushMessage, GetDumpMessage};
 use netlink_packet_xfrm::*;
@@ -54,67 +55,63 @@ pub(super) fn reserve(
 }
 
 /// Refuses what the kernel does not support, with a sentence.
-pub(super) fn check_supported(config: &SaConfig) -> Result<(), String> {
+pub(super) fn check_supported(config: &SaConfig) -> Result<(), Unsupported> {
     if let Some((row, _)) = config.suite.encryption()
         && row.xfrm.is_empty()
     {
         let name = row.name;
-        return Err(format!(
+        return Err(Unsupported(format!(
             "the kernel does not support {name}; use another algorithm, or use `esplanade run` instead"
-        ));
+        )));
     }
     if config.replay_window > XFRMA_REPLAY_ESN_MAX as u32 {
-        return Err(format!(
+        return Err(Unsupported(format!(
             "the kernel's largest replay window is {XFRMA_REPLAY_ESN_MAX} packets; reduce `-r`"
-        ));
+        )));
     }
-    if config.df == DontFragment::Set {
-        return Err(
-            "the kernel either copies or clears the DF bit; `df=set` needs Esplanade's own data plane"
-                .to_owned(),
-        );
+    let refusals = [
+        (
+            config.df == DontFragment::Set,
+            "the kernel either copies or clears the DF bit; `df=set` needs Esplanade's own data plane",
+        ),
+        (
+            matches!(config.dscp, Dscp::Set(1..)),
+            "the kernel either copies the DSCP or sets it to 0; other values need Esplanade's own data plane",
+        ),
+        (
+            config.interface.is_some(),
+            "`-o interface` needs Esplanade's own data plane; for the kernel use `ip link … type xfrm`",
+        ),
+        (
+            config.sequence > 0,
+            "`-o sequence` needs Esplanade's own data plane; for the kernel use `ip xfrm state … replay-seq N \
+             replay-oseq N`",
+        ),
+        (
+            config.dummy > 0,
+            "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets",
+        ),
+        (
+            config.keepalive > 0,
+            "`-o keepalive` needs Esplanade's own data plane; with the kernel's IPsec an IKE daemon sends keepalives",
+        ),
+        (
+            config.aggfrag.is_some(),
+            "`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not support it",
+        ),
+        (
+            config.tfc > 0 && config.mode != Mode::Tunnel,
+            "the kernel supports TFC padding only in tunnel mode; add `-m tunnel`",
+        ),
+    ];
+    match refusals.iter().find(|(applies, _)| *applies) {
+        Some((_, sentence)) => Err(Unsupported::new(*sentence)),
+        None => Ok(()),
     }
-    if matches!(config.dscp, Dscp::Set(1..)) {
-        return Err("the kernel either copies the DSCP or sets it to 0; other values need Esplanade's own data \
-         plane".to_owned());
-    }
-    if config.interface.is_some() {
-        return Err(
-            "`-o interface` needs Esplanade's own data plane; for the kernel use `ip link … type \
-         xfrm`"
-                .to_owned(),
-        );
-    }
-    if config.sequence > 0 {
-        return Err("`-o sequence` needs Esplanade's own data plane; for the kernel use `ip xfrm state … replay-seq N \
-         replay-oseq N`".to_owned());
-    }
-    if config.dummy > 0 {
-        return Err(
-            "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets"
-                .to_owned(),
-        );
-    }
-    if config.keepalive > 0 {
-        return Err("`-o keepalive` needs Esplanade's own data plane; with the kernel's IPsec an IKE daemon sends \
-         keepalives".to_owned());
-    }
-    if config.aggfrag.is_some() {
-        return Err(
-            "`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not support it"
-                .to_owned(),
-        );
-    }
-    if config.tfc > 0 && config.mode != Mode::Tunnel {
-        return Err(
-            "the kernel supports TFC padding only in tunnel mode; add `-m tunnel`".to_owned(),
-        );
-    }
-    Ok(())
 }
 
 /// Refuses what the kernel cannot change in an existing association, with a sentence.
-pub(super) fn check_update(old: &SaConfig, new: &SaConfig) -> Result<(), String> {
+pub(super) fn check_update(old: &SaConfig, new: &SaConfig) -> Result<(), Unsupported> {
     let mut same = old.clone();
     same.lifetimes = new.lifetimes;
     if old.encapsulation.is_some() && new.encapsulation.is_some() {
@@ -126,10 +123,9 @@ pub(super) fn check_update(old: &SaConfig, new: &SaConfig) -> Result<(), String>
     if same == *new {
         Ok(())
     } else {
-        Err(
+        Err(Unsupported::new(
             "the kernel can update only the lifetimes and ports of an existing association; `delete` and `add` it \
-             instead"
-                .to_owned(),
-        )
+             instead",
+        ))
     }
 }

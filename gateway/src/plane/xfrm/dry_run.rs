@@ -3,6 +3,7 @@
 use super::XfrmPlane;
 use super::association::{self, Found};
 use super::socket::Refusal;
+use crate::plane::Unsupported;
 use ipsec::command::{Command, Refused};
 use ipsec::database::Database;
 use ipsec::sa::{SaConfig, SaId};
@@ -31,7 +32,7 @@ impl XfrmPlane {
         }
         for (index, command) in commands.iter().enumerate() {
             let tried = dry_run.try_on(&mut database, command);
-            tried.map_err(|reason| Refused { index, reason })?;
+            tried.map_err(|Unsupported(reason)| Refused { index, reason })?;
         }
         Ok(())
     }
@@ -51,7 +52,7 @@ impl DryRun {
         let _ = database.apply(&[Command::AddSa(config)], 0, &mut || 0);
     }
 
-    fn try_on(&mut self, database: &mut Database, command: &Command) -> Result<(), String> {
+    fn try_on(&mut self, database: &mut Database, command: &Command) -> Result<(), Unsupported> {
         let mut command = command.clone();
         match &command {
             Command::UpdateSa(config) if self.larval.remove(&config.id) => {
@@ -69,6 +70,8 @@ impl DryRun {
             self.configs.insert(config.id, Arc::clone(config));
         }
         let applied = database.apply(std::slice::from_ref(&command), 0, &mut || 0);
-        applied.map(drop).map_err(|refused| refused.reason)
+        applied
+            .map(drop)
+            .map_err(|refused| Unsupported(refused.reason))
     }
 }

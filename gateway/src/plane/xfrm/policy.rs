@@ -1,6 +1,7 @@
 //! A policy in XFRM's form: written to the kernel, and read from it.
 
 use super::association::read_address;
+use crate::plane::Unsupported;
 use ipsec::command::PolicyReport;
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Template, Upper};
 use ipsec::sa::{Mode, Protocol, Reqid};
@@ -249,26 +250,25 @@ fn read_template(from: &UserTemplate) -> Option<Template> {
 }
 
 /// Refuses what the kernel does not support, with a sentence.
-pub(super) fn check_supported(policy: &Policy) -> Result<(), String> {
+pub(super) fn check_supported(policy: &Policy) -> Result<(), Unsupported> {
     if kernel_priority(policy.priority).is_none() {
-        return Err(
-            "the kernel does not support this priority; choose one nearer to `def`".to_owned(),
-        );
+        return Err(Unsupported::new(
+            "the kernel does not support this priority; choose one nearer to `def`",
+        ));
     }
     let Action::Protect(templates) = &policy.action else {
         return Ok(());
     };
     if policy.spread > 1 {
-        return Err(
+        return Err(Unsupported::new(
             "the kernel sends all traffic of a policy through one association; remove `-o spread`, or write one \
-             policy for each part of the traffic"
-                .to_owned(),
-        );
+             policy for each part of the traffic",
+        ));
     }
     if templates.len() > MAX_TEMPLATES {
-        return Err(format!(
+        return Err(Unsupported(format!(
             "the kernel applies at most {MAX_TEMPLATES} transformations to a packet"
-        ));
+        )));
     }
     let may_skip_tunnel = |template: &Template| {
         template.level == Level::Use
@@ -276,9 +276,9 @@ pub(super) fn check_supported(policy: &Policy) -> Result<(), String> {
             && policy.direction == Direction::Out
     };
     if templates.iter().any(may_skip_tunnel) {
-        return Err(
-            "the kernel does not support `use` for an outbound tunnel; write `require`".to_owned(),
-        );
+        return Err(Unsupported::new(
+            "the kernel does not support `use` for an outbound tunnel; write `require`",
+        ));
     }
     Ok(())
 }

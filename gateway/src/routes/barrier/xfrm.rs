@@ -32,7 +32,7 @@ use std::io;
 pub(crate) struct XfrmPolicies {
     site: Site,
     /// The policies in the kernel, or why XFRM is not available.
-    keeper: Result<Keeper<Xfrm>, String>,
+    keeper: Result<Keeper<Xfrm>, Absent>,
     netlink: Netlink,
     opened: Opened,
     /// The plan in force, also while this barrier is not needed.
@@ -46,6 +46,9 @@ pub(crate) struct XfrmPolicies {
     /// Why a part of the barrier cannot be installed on this host.
     refused: Option<String>,
 }
+
+/// Why XFRM is not available, as `status` shows it.
+struct Absent(String);
 
 /// The host's devices: those whose packets XFRM must not check, and those whose packets it must.
 struct Devices {
@@ -208,14 +211,14 @@ fn not_exempt(ours: &[Device]) -> Option<String> {
     ))
 }
 
-fn absent(error: &io::Error) -> String {
-    match error.raw_os_error() {
+fn absent(error: &io::Error) -> Absent {
+    Absent(match error.raw_os_error() {
         Some(libc::EPROTONOSUPPORT) => {
             "this kernel has no XFRM: load the module `xfrm_user` (for a container: on its host)"
                 .to_owned()
         }
         _ => error.to_string(),
-    }
+    })
 }
 
 /// Whether `in` policies should block IPv6.
@@ -287,7 +290,7 @@ impl Barrier for XfrmPolicies {
         if !self.is_needed {
             return Vec::new();
         }
-        if let Err(why) = &self.keeper {
+        if let Err(Absent(why)) = &self.keeper {
             return vec![format!("not available on this host: {why}")];
         }
         let mut faults: Vec<_> = self.refused.iter().cloned().collect();

@@ -28,7 +28,7 @@ impl Gateway {
                     warnings: obeyed.warnings,
                 }
             }
-            Err(why) => Answer::Refused(why),
+            Err(failure) => Answer::Refused(failure.to_string()),
         }
     }
 
@@ -52,7 +52,7 @@ impl Gateway {
                     warnings,
                 }
             }
-            Err(why) => Answer::Refused(why),
+            Err(failure) => Answer::Refused(failure.to_string()),
         }
     }
 

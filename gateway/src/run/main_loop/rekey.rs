@@ -3,6 +3,7 @@
 use super::Gateway;
 use crate::control::{Answer, Rekey, SetkeyText};
 use crate::events::What;
+use crate::failure::Failure;
 use crate::memory;
 use crate::plane::{Kernel as _, Plane as _};
 use crate::rekey::{Course, Pace, RekeyPlan, Step, Turn};
@@ -10,6 +11,9 @@ use crate::status::{RekeyPeer, RekeyStatus};
 use dataplane::clock::now;
 use ipsec::command::Refused;
 use zeroize::Zeroizing;
+
+/// What a request has done, as text, and the warnings about it.
+type Reported = Result<(String, Vec<String>), Failure>;
 
 impl Gateway {
     pub(super) fn rekey(&mut self, request: Rekey) -> Answer {
@@ -23,24 +27,22 @@ impl Gateway {
                 output: Zeroizing::new(said),
                 warnings,
             },
-            Err(why) => Answer::Refused(why),
+            Err(failure) => Answer::Refused(failure.to_string()),
         }
     }
 
-    fn begin_rekey(&mut self, request: Rekey) -> Result<(String, Vec<String>), String> {
+    fn begin_rekey(&mut self, request: Rekey) -> Reported {
         let pace = Pace {
             wait: if request.now { Some(0) } else { request.wait },
             keep: request.keep,
         };
         let text = match request.text {
             Some(text) => text,
-            None => {
-                let read = self.file.read(&self.warnings.warn());
-                read.map_err(|why| why.to_string())?
-            }
+            None => self.file.read(&self.warnings.warn())?,
         };
         let local = self.plane.kernel().addresses();
-        let local = local.map_err(|error| format!("cannot list this host's addresses: {error}"))?;
+        let local = local
+            .map_err(|error| Failure::new(format!("cannot list this host's addresses: {error}")))?;
         let plan = RekeyPlan::of(&mut self.plane, &text, &local)?;
         if self.rekey.is_some() {
             return self.go_on_with_rekey(plan, pace);
@@ -49,53 +51,44 @@ impl Gateway {
             return if plan.peers.is_empty() {
                 Ok((format!("{}: no new keys\n", plan.name()), plan.warnings))
             } else {
-                Err(format!(
+                Err(Failure::new(format!(
                     "{}: no new keys, only deleted associations: use `esplanade reload`",
                     plan.name()
-                ))
+                )))
             };
         }
         self.install(plan, pace, &text)
     }
 
     /// The same command again: with other waiting times, or for peers that were returned to the old keys.
-    fn go_on_with_rekey(
-        &mut self,
-        plan: RekeyPlan,
-        pace: Pace,
-    ) -> Result<(String, Vec<String>), String> {
+    fn go_on_with_rekey(&mut self, plan: RekeyPlan, pace: Pace) -> Reported {
         let Some(course) = self.rekey.as_mut() else {
-            return Err("no rekey is in progress".to_owned());
+            return Err(Failure::new("no rekey is in progress"));
         };
         let name = course.name().to_owned();
         if !plan.install.is_empty() || !course.is_of(&plan.known) {
-            return Err(format!(
+            return Err(Failure::new(format!(
                 "a rekey from {name} is in progress (`esplanade status`): wait for its end, or abort it with \
                  `esplanade rekey --abort`"
-            ));
+            )));
         }
         course.go_on(pace, now());
         self.look_at_rekey();
         Ok((self.told_of_rekey(&name), plan.warnings))
     }
 
-    fn install(
-        &mut self,
-        plan: RekeyPlan,
-        pace: Pace,
-        text: &SetkeyText,
-    ) -> Result<(String, Vec<String>), String> {
+    fn install(&mut self, plan: RekeyPlan, pace: Pace, text: &SetkeyText) -> Reported {
         let mute = plan.peers.iter().find(|peer| peer.messenger().is_none());
         if let (Some(peer), None) = (mute.filter(|peer| !peer.new.outbound.is_empty()), pace.wait) {
-            return Err(format!(
+            return Err(Failure::new(format!(
                 "{}: the switch of {} cannot be detected, which needs ESP in both directions: choose when to send \
                  with the new keys (--wait SECONDS, or --now once the peer has them)",
                 plan.name(),
                 peer.address
-            ));
+            )));
         }
         let (outcome, _) = self.change(|plane| plane.apply(&plan.install).map(drop));
-        outcome.map_err(|refused| plan.blame(&refused, text))?;
+        outcome.map_err(|refused| Failure::new(plan.blame(&refused, text)))?;
         let (name, warnings) = (plan.name().to_owned(), plan.warnings);
         let snapshot = self.snapshot();
         let course = Course::new(&name, plan.peers, pace, &snapshot, now());
@@ -123,9 +116,9 @@ impl Gateway {
         text
     }
 
-    fn abort_rekey(&mut self) -> Result<(String, Vec<String>), String> {
+    fn abort_rekey(&mut self) -> Reported {
         let Some(mut course) = self.rekey.take() else {
-            return Err("no rekey is in progress".to_owned());
+            return Err(Failure::new("no rekey is in progress"));
         };
         let steps = course.abort(&self.snapshot(), now());
         let nothing = steps.is_empty();
@@ -133,10 +126,10 @@ impl Gateway {
         let name = course.name().to_owned();
         self.rekey = Some(course);
         if nothing {
-            Err(format!(
+            Err(Failure::new(format!(
                 "every peer of the rekey from {name} uses the new keys already or was rolled back: for other keys, \
                  rekey from another file on both sides"
-            ))
+            )))
         } else {
             Ok((
                 self.told_of_rekey(&name).replace(

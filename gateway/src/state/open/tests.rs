@@ -20,7 +20,7 @@ impl Place {
         &self,
         fresh_keys: bool,
         noted: Option<BootRecord>,
-    ) -> (Result<Numbers, String>, String) {
+    ) -> (Result<Numbers, Failure>, String) {
         let said = Arc::new(Mutex::new(String::new()));
         let told = Arc::clone(&said);
         let warn: Warn = Arc::new(move |text: &str| *told.lock().unwrap() += text);
@@ -33,7 +33,7 @@ impl Place {
             control: Path::new("/nowhere/control.sock"),
             noted,
         };
-        let opened = open(&wanted, &warn).map_err(|error| error.to_string());
+        let opened = open(&wanted, &warn);
         let said = said.lock().unwrap().clone();
         (opened, said)
     }
@@ -60,7 +60,7 @@ fn a_state_is_opened_again_and_by_one_gateway_at_a_time() {
     let place = Place::new("again");
     let (first, said) = place.open(false, None);
     assert!(first.is_ok() && said.is_empty(), "{said}");
-    let why = place.open(false, None).0.err().unwrap();
+    let why = place.open(false, None).0.err().unwrap().to_string();
     assert!(
         why.contains("is in use by another gateway")
             && why.contains(&format!("process {}", std::process::id())),
@@ -77,7 +77,7 @@ fn a_copy_is_refused_until_keys_are_fresh() {
     let (file, other) = (place.file(), place.0.join("other"));
     fs::copy(&file, &other).unwrap();
     fs::rename(&other, &file).unwrap();
-    let why = place.open(false, None).0.err().unwrap();
+    let why = place.open(false, None).0.err().unwrap().to_string();
     assert!(
         why.contains("is a copy") && why.contains("--fresh-keys"),
         "{why}"
@@ -107,7 +107,12 @@ fn one_that_is_older_than_the_last_of_this_boot_is_refused() {
         generation: noted.generation + 1,
         ..noted
     });
-    let why = place.open(false, later.clone()).0.err().unwrap();
+    let why = place
+        .open(false, later.clone())
+        .0
+        .err()
+        .unwrap()
+        .to_string();
     assert!(why.contains("is older than"), "{why}");
     let of_another_file = later.map(|later| BootRecord { file: 0, ..later });
     assert!(place.open(false, of_another_file).0.is_ok());
@@ -118,7 +123,7 @@ fn a_damaged_file_is_refused_until_keys_are_fresh() {
     let place = Place::new("damaged");
     drop(place.open(false, None));
     fs::write(place.file(), b"nonsense").unwrap();
-    let why = place.open(false, None).0.err().unwrap();
+    let why = place.open(false, None).0.err().unwrap().to_string();
     assert!(why.contains("damaged"), "{why}");
     assert!(place.open(true, None).0.is_ok());
 }
