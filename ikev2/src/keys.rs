@@ -38,7 +38,7 @@ pub struct Nonces<'a> {
 }
 
 /// The SPIs of an IKE SA.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct IkeSpis {
     /// SPIi.
     pub initiator: [u8; 8],

@@ -22,7 +22,9 @@ extern crate self as ikev2;
 
 pub mod authentication;
 pub mod certificate;
+pub mod connection;
 pub mod encrypted;
+pub mod endpoint;
 pub mod fragments;
 pub mod groups;
 pub mod identity;
@@ -32,3 +34,5 @@ pub mod negotiation;
 pub mod prf;
 pub mod signatures;
 pub mod window;
+pub mod work;
+mod serialized;

@@ -4,7 +4,7 @@ use super::{Identity, IdentityError, same_domain};
 use std::{fmt, str::FromStr};
 
 /// What the identity of a peer has to be.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Pattern {
     /// Any identity that the rest of the connection admits.
     Any,

@@ -4,7 +4,7 @@
 macro_rules! numbers {
     ($(#[$about:meta])* $kind:ident($number:ty) { $($constant:ident = $value:literal, $name:literal;)* }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
         pub struct $kind(pub $number);
 
         impl $kind {

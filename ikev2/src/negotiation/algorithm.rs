@@ -8,7 +8,7 @@ use std::fmt;
 pub(super) const NONE: u16 = 0;
 
 /// One algorithm of one type, as it is negotiated.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Algorithm {
     /// What it is for.
     pub kind: TransformType,

@@ -34,7 +34,7 @@ pub enum KeyExchangeOffered {
 }
 
 /// What was chosen. INVARIANT: algorithms of both the local offer and the peer's proposal, at most one of each type.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Chosen {
     /// The number of the peer's proposal.
     pub number: u8,

@@ -9,7 +9,7 @@ const MAX_ALGORITHMS: usize = 255;
 
 /// One local proposal. INVARIANT: it has exactly the transform types that its protocol needs, and its ciphers are all
 /// AEAD or none is (RFC 7296 3.3 requires two proposals otherwise).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Offer {
     protocol: Protocol,
     algorithms: Vec<Algorithm>,

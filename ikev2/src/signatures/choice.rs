@@ -8,7 +8,7 @@ use std::{error::Error, fmt};
 const RSA_HASHES: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 
 /// How RSA signs where the peer can check both.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RsaPadding {
     /// PSS, which RFC 8247 4.2 demands of all implementations.
     #[default]

@@ -4,7 +4,7 @@ use super::{Datagrams, MAX_WINDOW};
 use std::{collections::BTreeMap, time::Duration};
 
 /// When a request is sent again: the pause doubles each time (RFC 7296 2.4 requires it to grow).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Schedule {
     /// The pause in front of the first repetition.
     pub first: Duration,

@@ -35,7 +35,7 @@ pub enum TrafficSelector<'a> {
 }
 
 /// From one address to another of the same family, both included. INVARIANT: the first is not above the last.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum AddressRange {
     /// IPv4.
     V4 {
@@ -54,7 +54,7 @@ pub enum AddressRange {
 }
 
 /// Which ports. ICMP has its type in the high and its code in the low half (RFC 7296 3.13.1).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Ports {
     /// From one to another, both included. INVARIANT: the first is not above the last.
     Range {
