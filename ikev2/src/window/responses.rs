@@ -52,6 +52,17 @@ impl Responses {
         }
     }
 
+    /// The same, but a new one does not count as being worked on: a part of it has come.
+    pub fn look(&self, id: u32) -> Received<'_> {
+        let window = self.next_id..self.next_id + u64::from(self.window);
+        match self.answers.get(&id) {
+            Some(Some(datagrams)) => Received::Again(datagrams),
+            Some(None) => Received::InProgress,
+            None if window.contains(&u64::from(id)) => Received::New,
+            None => Received::OutsideWindow,
+        }
+    }
+
     fn begin(&mut self, id: u32) {
         self.answers.insert(id, None);
         while u32::try_from(self.next_id).is_ok_and(|next| self.answers.contains_key(&next)) {
