@@ -54,7 +54,8 @@ impl Cookies {
         (spi, nonce): (&[u8; 8], &[u8]),
         now: Duration,
     ) -> bool {
-        let is_valid = |secret: &&CookieSecret| now.saturating_sub(secret.since) < 2 * self.lifetime;
+        let is_valid =
+            |secret: &&CookieSecret| now.saturating_sub(secret.since) < 2 * self.lifetime;
         let secrets = self.current.iter().chain(self.old.iter());
         let mut secrets = secrets.filter(is_valid);
         let secret = secrets.find(|secret| cookie.first() == Some(&secret.number));

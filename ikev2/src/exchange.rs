@@ -10,7 +10,7 @@
 //! A function here gets the IKE SA and a [`Context`]; it sends, starts work and changes the state. It never waits.
 
 use crate::{
-    endpoint::{Action, ChildId, Event, Settings},
+    endpoint::{Action, ChildId, Event, Settings, peers::Peers},
     groups::Random,
     ike_sa::{Current, IkeSa, State},
     message::{ExchangeType, Header, IkeSpi, Payload, payload::NotifyType},
@@ -42,12 +42,13 @@ pub(crate) struct Shared {
     pub owners: HashMap<ChildId, IkeSpi>,
     /// What IKE SAs have the endpoint do with others.
     pub orders: Vec<Order>,
-    pub peers: crate::endpoint::peers::Peers,
+    pub peers: Peers,
 }
 
 /// What an IKE SA has the endpoint do behind its back.
 pub(crate) enum Order {
     /// A new IKE SA that has replaced the one that made it.
+    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     Adopt(Box<IkeSa>),
     /// INITIAL_CONTACT: other IKE SAs of this connection and identity go, if they were up before this moment.
     ReplaceOthers {
@@ -74,6 +75,7 @@ pub(crate) enum Purpose {
     /// The keys of the first child SA.
     FirstChild,
     /// A work of CREATE_CHILD_SA: its number is the exchange's own.
+    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     Create(u32),
     /// Nothing waits for it.
     Forget,
@@ -120,6 +122,23 @@ impl Context<'_> {
         }
     }
 }
+
+impl Shared {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            actions: Vec::new(),
+            works: HashMap::new(),
+            next_work: 1,
+            next_child: settings.first_child,
+            owners: HashMap::new(),
+            orders: Vec::new(),
+            peers: Peers::default(),
+            settings,
+        }
+    }
+}
+
+pub(crate) use auth::first_child::installed as first_child_installed;
 
 /// A nonce of 32 bytes: at least 128 bits and half the key of any pseudorandom function here (RFC 7296 2.10).
 pub(crate) const NONCE_BYTES: usize = 32;
@@ -181,7 +200,7 @@ pub(crate) fn response(
             informational::response(sa, cx, about, payloads);
         }
         (Some(Current::Create(attempt)), ExchangeType::CREATE_CHILD_SA) => {
-            child::response(sa, cx, attempt, payloads);
+            child::response(sa, cx, *attempt, payloads);
         }
         _ => sa.fail(cx, "the peer answered by a message of another exchange"),
     }

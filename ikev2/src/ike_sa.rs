@@ -24,7 +24,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 pub(crate) mod children;
 mod ending;
-mod receive;
+pub(crate) mod receive;
 mod send;
 mod tasks;
 
@@ -67,7 +67,7 @@ pub(crate) struct IkeSa {
 }
 
 /// A step of the story.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub at: Duration,
     pub is_failure: bool,
@@ -112,6 +112,8 @@ pub(crate) struct Established {
     pub rekey_at: Option<Duration>,
     /// When the last authentic packet came.
     pub heard_at: Duration,
+    /// When children that are missing are asked for again.
+    pub children_at: Option<Duration>,
 }
 
 impl IkeSa {
@@ -191,6 +193,7 @@ impl IkeSa {
         }
         if let Some(established) = self.established() {
             times.push(established.rekey_at);
+            times.push(established.children_at);
             times.push(self.liveness_at(established));
             times.extend(self.children.iter().map(ChildState::next_at));
             times.push(self.creating.next_at());
@@ -207,6 +210,10 @@ impl IkeSa {
         if self.established().is_some() {
             informational::check_liveness(self, cx);
             child::timer(self, cx);
+            let children_at = self.established().and_then(|known| known.children_at);
+            if children_at.is_some_and(|at| at <= cx.now) {
+                self.bring_up_children(cx);
+            }
             self.next_task(cx);
         }
     }

@@ -12,6 +12,8 @@
 //!   prf, keys    from the shared secret to every key (RFC 7296 2.13 to 2.18)
 //!   signatures   signing keys, choice of the algorithm   authentication  the data that AUTH covers (RFC 7296 2.15)
 //!   identity     the contents of ID payloads             certificate  chains that prove identities
+//!   connection   what is configured about a peer         work         what needs secrets or much arithmetic
+//!   endpoint     all IKE SAs: input in, actions out
 //! ```
 
 #![forbid(unsafe_code)]
@@ -23,16 +25,20 @@ extern crate self as ikev2;
 pub mod authentication;
 pub mod certificate;
 pub mod connection;
+mod cookie;
 pub mod encrypted;
 pub mod endpoint;
+mod exchange;
 pub mod fragments;
 pub mod groups;
 pub mod identity;
+mod ike_sa;
 pub mod keys;
 pub mod message;
+mod nat;
 pub mod negotiation;
 pub mod prf;
+mod serialized;
 pub mod signatures;
 pub mod window;
 pub mod work;
-mod serialized;

@@ -86,12 +86,14 @@ impl Path {
 }
 
 fn hashes<'a>(payloads: &'a [Payload<'_>], kind: NotifyType) -> impl Iterator<Item = &'a [u8]> {
-    payloads.iter().filter_map(move |payload| match &payload.body {
-        Body::Notify(Notify {
-            kind: found, data, ..
-        }) if *found == kind => Some(*data),
-        _ => None,
-    })
+    payloads
+        .iter()
+        .filter_map(move |payload| match &payload.body {
+            Body::Notify(Notify {
+                kind: found, data, ..
+            }) if *found == kind => Some(*data),
+            _ => None,
+        })
 }
 
 /// RFC 7296 2.23: SHA-1 over the SPIs in the order of the header, the address and the port.
@@ -144,7 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_source_is_a_nat_in_front_of_the_peer_and_a_changed_destination_one_in_front_of_this_side() {
+    fn a_changed_source_is_a_nat_in_front_of_the_peer_and_a_changed_destination_one_in_front_of_this_side()
+     {
         let hashes = path().hashes(SPIS, &mut |_| {});
         let mut other = swapped(path());
         other.remote.set_port(1024);

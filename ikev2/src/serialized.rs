@@ -51,7 +51,9 @@ impl<'de> de::Visitor<'de> for SecretVisitor {
             if bytes.len() == bytes.capacity() {
                 let mut larger = Vec::with_capacity(2 * bytes.len().max(32));
                 larger.extend_from_slice(&bytes);
-                drop(zeroize::Zeroizing::new(std::mem::replace(&mut bytes, larger)));
+                drop(zeroize::Zeroizing::new(std::mem::replace(
+                    &mut bytes, larger,
+                )));
             }
             bytes.push(octet);
         }

@@ -10,10 +10,7 @@
 //! SK_d and private values of key exchanges stay behind a [`Handle`] in [`Secrets`].
 
 use crate::{
-    identity::Identity,
-    keys::IkeSpis,
-    negotiation::Chosen,
-    serialized,
+    identity::Identity, keys::IkeSpis, negotiation::Chosen, serialized,
     signatures::choice::RsaPadding,
 };
 use ipsec::suite::{Secret, Suite};
@@ -244,6 +241,3 @@ impl fmt::Display for WorkError {
 }
 
 impl std::error::Error for WorkError {}
-
-#[cfg(test)]
-mod tests;

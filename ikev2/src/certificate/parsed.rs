@@ -4,6 +4,7 @@ use crate::{
     identity::{DistinguishedName, Identity},
     signatures::{PublicKey, PublicKeyError, algorithm_identifier},
 };
+use aws_lc_rs::digest;
 use rustls_pki_types::CertificateDer;
 use std::{error::Error, fmt, net::IpAddr};
 use x509_cert::{
@@ -130,6 +131,13 @@ impl Certificate {
         let validity = self.tbs.validity();
         let seconds = |time: &x509_cert::time::Time| time.to_unix_duration().as_secs();
         (seconds(&validity.not_before), seconds(&validity.not_after))
+    }
+
+    /// SHA-1 over its SubjectPublicKeyInfo (RFC 7296 3.7).
+    pub(super) fn key_hash(&self) -> Option<[u8; 20]> {
+        let spki = self.tbs.subject_public_key_info().to_der().ok()?;
+        let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &spki);
+        digest.as_ref().try_into().ok()
     }
 
     /// Whether it may sign other certificates.

@@ -76,6 +76,12 @@ impl Trust {
         Ok(())
     }
 
+    /// The SHA-1 hashes of the keys of all roots, as CERTREQ has them (RFC 7296 3.7).
+    pub fn key_hashes(&self) -> Vec<[u8; 20]> {
+        let hashes = self.roots.iter().map(|root| root.certificate.key_hash());
+        hashes.flatten().collect()
+    }
+
     /// Takes every revocation list of a file, PEM or DER.
     pub fn add_revocation_lists(&mut self, file: &[u8]) -> Result<(), TrustError> {
         let ders = items::<CertificateRevocationListDer<'static>>(file)?;

@@ -1,8 +1,9 @@
 //! What an endpoint wants done.
 
-use super::Event;
+use super::{ChildId, Event};
 use crate::{
     connection::{ChildLifetime, ChildMode, Traffic},
+    keys::IkeSpis,
     message::payload::Protocol,
     serialized,
     work::{Work, WorkId},
@@ -36,13 +37,27 @@ pub enum Action {
         /// Why.
         reason: RemoveReason,
     },
+    /// The keys of an IKE SA, for a file that Wireshark reads: only where [`Settings::log_keys`] is set. Those of child
+    /// SAs are in [`Action::Install`].
+    ///
+    /// [`Settings::log_keys`]: super::Settings::log_keys
+    LogKeys(Box<LoggedKeys>),
     /// Something that people and programs want to know.
     Event(Event),
 }
 
-/// A pair of child SAs: unique in the life of an endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct ChildId(pub u64);
+/// What opens the messages of an IKE SA.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LoggedKeys {
+    /// The SPIs.
+    pub spis: IkeSpis,
+    /// SK_ei and SK_ai.
+    #[serde(with = "serialized::suite")]
+    pub initiator: Suite,
+    /// SK_er and SK_ar.
+    #[serde(with = "serialized::suite")]
+    pub responder: Suite,
+}
 
 /// A pair of child SAs, complete: what the data plane installs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

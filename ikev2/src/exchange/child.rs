@@ -52,7 +52,7 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, _payloads: 
 pub(crate) fn response(
     _sa: &mut IkeSa,
     _cx: &mut Context<'_>,
-    _attempt: Box<Attempt>,
+    _attempt: Attempt,
     _payloads: &[Payload<'_>],
 ) {
 }

@@ -23,7 +23,7 @@ pub(crate) enum About {
     /// These children are deleted.
     Children(Vec<(ChildId, RemoveReason)>),
     /// The IKE SA is deleted.
-    Close(String),
+    Close(Ending),
 }
 
 impl IkeSa {
@@ -91,12 +91,12 @@ fn reason(child: &ChildState) -> RemoveReason {
 }
 
 /// Deletes the IKE SA, and with it all its children.
-pub(crate) fn send_close(sa: &mut IkeSa, cx: &mut Context<'_>, reason: &str) {
+pub(crate) fn send_close(sa: &mut IkeSa, cx: &mut Context<'_>, ending: Ending) {
     let delete = Body::Delete(Delete::IKE_SA).into();
     if !sa.request(cx, EXCHANGE, &[delete]) {
         return;
     }
-    sa.current = Some(Current::Informational(About::Close(reason.to_owned())));
+    sa.current = Some(Current::Informational(About::Close(ending)));
     sa.state = match std::mem::replace(&mut sa.state, State::Gone) {
         State::Established(established) => State::Closing(established),
         other => other,
@@ -183,15 +183,7 @@ pub(crate) fn response(
                 sa.remove_child(cx, child, reason, "deleted by this side");
             }
         }
-        About::Close(why) => {
-            return sa.end(
-                cx,
-                Ending::Closed {
-                    why,
-                    by_peer: false,
-                },
-            );
-        }
+        About::Close(ending) => return sa.end(cx, ending),
     }
     let notifies = payloads.iter().filter_map(|payload| match &payload.body {
         Body::Notify(notify) => Some(notify),

@@ -37,6 +37,7 @@ pub(crate) enum ChildStage {
     /// It is the current one.
     Current,
     /// Another pair has replaced it: it waits for its Delete.
+    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     Replaced,
     /// This side has sent a Delete for it.
     Deleting,
@@ -84,9 +85,7 @@ impl ChildState {
 impl IkeSa {
     /// The peer as events name it.
     pub fn peer(&self) -> Peer {
-        let identity = self
-            .known()
-            .map(|established| established.identity.clone());
+        let identity = self.known().map(|established| established.identity.clone());
         Peer {
             connection: self.connection_name().to_owned(),
             identity: identity.unwrap_or_default(),
@@ -95,10 +94,12 @@ impl IkeSa {
         }
     }
 
+    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     pub fn child(&self, id: ChildId) -> Option<&ChildState> {
         self.children.iter().find(|child| child.id == id)
     }
 
+    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     pub fn child_mut(&mut self, id: ChildId) -> Option<&mut ChildState> {
         self.children.iter_mut().find(|child| child.id == id)
     }

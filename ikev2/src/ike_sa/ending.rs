@@ -76,7 +76,10 @@ impl IkeSa {
         let (why, reason) = match &ending {
             Ending::Failed(why) => (why.clone(), RemoveReason::PeerDead),
             Ending::Closed { why, .. } => (why.clone(), RemoveReason::Deleted),
-            Ending::Superseded => ("another IKE SA replaces it".to_owned(), RemoveReason::Deleted),
+            Ending::Superseded => (
+                "another IKE SA replaces it".to_owned(),
+                RemoveReason::Deleted,
+            ),
         };
         let is_failure = matches!(ending, Ending::Failed(_));
         self.push_step(cx.now, is_failure, why.clone());

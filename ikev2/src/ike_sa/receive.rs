@@ -42,6 +42,22 @@ impl IkeSa {
         }
     }
 
+    /// A peer's first request has come again: the same answer, if there is one already (RFC 7296 2.1).
+    pub fn first_again(&mut self, cx: &mut Context<'_>, origin: Origin, bytes: &[u8]) {
+        let first = match (&self.state, &self.auth) {
+            (State::Responding(responding), _) => &responding.handshake.peer_message,
+            (_, Some(auth)) => &auth.handshake.peer_message,
+            _ => return,
+        };
+        if first.as_slice() != bytes {
+            return;
+        }
+        if let Received::Again(datagrams) = self.responses.look(0) {
+            let datagrams = datagrams.to_vec();
+            send_back(cx, origin, datagrams);
+        }
+    }
+
     fn fragment(
         &mut self,
         cx: &mut Context<'_>,
@@ -108,13 +124,7 @@ impl IkeSa {
     }
 
     /// An authentic message whose content breaks the rules.
-    fn refused(
-        &mut self,
-        cx: &mut Context<'_>,
-        origin: Origin,
-        header: &Header,
-        refusal: Refusal,
-    ) {
+    fn refused(&mut self, cx: &mut Context<'_>, origin: Origin, header: &Header, refusal: Refusal) {
         if header.flags.response {
             if self.requests.answered(header.message_id) {
                 // RFC 7296 2.21.3: the peer does not speak the protocol; nothing can be repaired.
@@ -173,7 +183,10 @@ impl IkeSa {
         self.path.local = origin.to;
         let children = self.children.iter().map(|child| child.id).collect();
         let peer = self.peer();
-        self.step(cx, format!("the peer has moved from {old} to {}", origin.from));
+        self.step(
+            cx,
+            format!("the peer has moved from {old} to {}", origin.from),
+        );
         cx.event(Event::Moved {
             peer,
             from: old,

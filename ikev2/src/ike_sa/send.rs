@@ -97,7 +97,9 @@ impl IkeSa {
         let at_most = self
             .connection
             .as_ref()
-            .map_or(DEFAULT_FRAGMENT_BYTES, |connection| connection.fragment_bytes);
+            .map_or(DEFAULT_FRAGMENT_BYTES, |connection| {
+                connection.fragment_bytes
+            });
         let Some(keys) = &mut self.keys else {
             return Ok(Vec::new());
         };

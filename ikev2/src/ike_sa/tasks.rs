@@ -1,6 +1,6 @@
 //! What this side has to request of the peer: one at a time, as the window of 1 requires (RFC 7296 2.3).
 
-use super::{IkeSa, State};
+use super::{Ending, IkeSa, State};
 use crate::{
     connection::Traffic,
     endpoint::ChildId,
@@ -14,11 +14,8 @@ pub(crate) enum Task {
     Liveness,
     /// Delete these children.
     DeleteChildren(Vec<ChildId>),
-    /// Delete the IKE SA.
-    Close {
-        /// Why, for the story.
-        reason: String,
-    },
+    /// Delete the IKE SA, which then ends so.
+    Close(Ending),
     /// A child SA of this name, for this packet.
     CreateChild {
         child: String,
@@ -37,6 +34,7 @@ pub(crate) enum Current {
     /// INFORMATIONAL.
     Informational(informational::About),
     /// CREATE_CHILD_SA.
+    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     Create(Box<child::Attempt>),
 }
 
@@ -47,6 +45,26 @@ impl IkeSa {
             self.tasks.push_back(task);
         }
         self.next_task(cx);
+    }
+
+    /// Asks for the children that are configured but not there. The side that began the IKE SA does so.
+    pub fn bring_up_children(&mut self, cx: &mut Context<'_>) {
+        let Some(connection) = self.connection.clone() else {
+            return;
+        };
+        if !self.is_initiator {
+            return;
+        }
+        for child in &connection.children {
+            let is_there = self.children.iter().any(|there| there.name == child.name);
+            if !child.on_demand && !is_there {
+                let (child, packet) = (child.name.clone(), None);
+                self.add_task(cx, Task::CreateChild { child, packet });
+            }
+        }
+        if let State::Established(established) = &mut self.state {
+            established.children_at = Some(cx.now.saturating_add(connection.retry.1));
+        }
     }
 
     /// Begins the next task if nothing waits for a response.
@@ -63,7 +81,7 @@ impl IkeSa {
                 Task::DeleteChildren(children) => {
                     informational::send_delete(self, cx, &children);
                 }
-                Task::Close { reason } => informational::send_close(self, cx, &reason),
+                Task::Close(ending) => informational::send_close(self, cx, ending),
                 Task::CreateChild { .. } | Task::RekeyChild(_) | Task::RekeyIke => {
                     child::begin(self, cx, task);
                 }

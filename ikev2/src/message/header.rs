@@ -9,7 +9,9 @@ const MAJOR_VERSION: u8 = 2;
 const MINOR_VERSION: u8 = 0;
 
 /// The SPI of one end of an IKE SA: never zero, but for the responder's in the first request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct IkeSpi(pub [u8; 8]);
 
 impl IkeSpi {

@@ -243,6 +243,15 @@ impl Chosen {
             .find(|algorithm| algorithm.kind == kind)
     }
 
+    /// Whether `offer` has all of these algorithms.
+    pub fn is_of(&self, offer: &Offer) -> bool {
+        let mut algorithms = self.algorithms.iter();
+        self.protocol == offer.protocol()
+            && algorithms.all(|algorithm| {
+                algorithm.id == NONE || offer.of(algorithm.kind).any(|own| own == *algorithm)
+            })
+    }
+
     /// What protects messages or packets.
     pub fn protection(&self) -> Protection {
         Protection {

@@ -10,6 +10,10 @@ const MAX_ALGORITHMS: usize = 255;
 /// One local proposal. INVARIANT: it has exactly the transform types that its protocol needs, and its ciphers are all
 /// AEAD or none is (RFC 7296 3.3 requires two proposals otherwise).
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(
+    try_from = "(Protocol, Vec<Algorithm>)",
+    into = "(Protocol, Vec<Algorithm>)"
+)]
 pub struct Offer {
     protocol: Protocol,
     algorithms: Vec<Algorithm>,
@@ -165,6 +169,20 @@ impl Offer {
             spi,
             transforms,
         }
+    }
+}
+
+impl TryFrom<(Protocol, Vec<Algorithm>)> for Offer {
+    type Error = OfferError;
+
+    fn try_from((protocol, algorithms): (Protocol, Vec<Algorithm>)) -> Result<Self, OfferError> {
+        Self::new(protocol, algorithms)
+    }
+}
+
+impl From<Offer> for (Protocol, Vec<Algorithm>) {
+    fn from(offer: Offer) -> Self {
+        (offer.protocol, offer.algorithms)
     }
 }
 

@@ -36,6 +36,11 @@ impl Responses {
         }
     }
 
+    /// SET_WINDOW_SIZE was sent: the peer may have so many requests unanswered. The window never shrinks (RFC 7296 2.3).
+    pub fn widen(&mut self, window: u32) {
+        self.window = window.clamp(self.window, MAX_WINDOW);
+    }
+
     /// What an authentic request with this ID is. A new one counts as being worked on from here.
     pub fn receive(&mut self, id: u32) -> Received<'_> {
         if !self.answers.contains_key(&id) {

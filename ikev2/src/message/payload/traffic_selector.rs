@@ -36,6 +36,7 @@ pub enum TrafficSelector<'a> {
 
 /// From one address to another of the same family, both included. INVARIANT: the first is not above the last.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "(IpAddr, IpAddr)", into = "(IpAddr, IpAddr)")]
 pub enum AddressRange {
     /// IPv4.
     V4 {
@@ -55,6 +56,7 @@ pub enum AddressRange {
 
 /// Which ports. ICMP has its type in the high and its code in the low half (RFC 7296 3.13.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "(u16, u16)", into = "(u16, u16)")]
 pub enum Ports {
     /// From one to another, both included. INVARIANT: the first is not above the last.
     Range {
@@ -140,6 +142,34 @@ impl AddressRange {
                 out.extend(last.octets());
             }
         }
+    }
+}
+
+impl TryFrom<(IpAddr, IpAddr)> for AddressRange {
+    type Error = &'static str;
+
+    fn try_from((first, last): (IpAddr, IpAddr)) -> Result<Self, Self::Error> {
+        Self::new(first, last).ok_or("two addresses of one family in order")
+    }
+}
+
+impl From<AddressRange> for (IpAddr, IpAddr) {
+    fn from(range: AddressRange) -> Self {
+        range.bounds()
+    }
+}
+
+impl TryFrom<(u16, u16)> for Ports {
+    type Error = &'static str;
+
+    fn try_from((first, last): (u16, u16)) -> Result<Self, Self::Error> {
+        Self::new(first, last).ok_or("two ports in order")
+    }
+}
+
+impl From<Ports> for (u16, u16) {
+    fn from(ports: Ports) -> Self {
+        ports.bounds()
     }
 }
 

@@ -1,0 +1,250 @@
+//! Runs an IKE SA, and settles what follows from that for the connection and for other IKE SAs.
+
+use super::{Endpoint, Event, Timer, peers::PeerRecord};
+use crate::{
+    exchange::{Context, Order},
+    groups::Random,
+    ike_sa::{Ending, IkeSa, State, Task},
+    message::IkeSpi,
+};
+use std::time::Duration;
+
+/// A handshake that this side began is given up after so long, whatever it waits for.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(180);
+
+impl Endpoint {
+    /// Has one IKE SA do something.
+    pub(super) fn with(
+        &mut self,
+        own: IkeSpi,
+        now: Duration,
+        random: Random<'_>,
+        what: impl FnOnce(&mut IkeSa, &mut Context<'_>),
+    ) {
+        let Some(mut sa) = self.sas.remove(&own) else {
+            return;
+        };
+        let mut cx = Context {
+            now,
+            random: &mut *random,
+            shared: &mut self.shared,
+        };
+        what(&mut sa, &mut cx);
+        self.settle(sa, now, random);
+        self.follow_orders(now, random);
+    }
+
+    /// Puts an IKE SA back, or lets it go.
+    pub(super) fn settle(&mut self, mut sa: IkeSa, now: Duration, random: Random<'_>) {
+        let own = sa.own_spi();
+        let is_handshake = matches!(sa.state, State::Responding(_) | State::Authenticating);
+        if !is_handshake {
+            self.half_open.remove(own);
+        }
+        if self.is_overdue(&sa, now) {
+            let mut cx = Context {
+                now,
+                random: &mut *random,
+                shared: &mut self.shared,
+            };
+            sa.fail(&mut cx, "the handshake was not completed in time");
+            self.half_open.remove(own);
+        }
+        if let Some(ending) = sa.ending.take() {
+            self.ended(&mut sa, ending, now, random);
+        }
+        self.schedule(&mut sa);
+        if sa.is_gone() {
+            let first = (sa.path.remote, IkeSpi(sa.spis.initiator));
+            if self.first_requests.get(&first) == Some(&own) {
+                self.first_requests.remove(&first);
+            }
+        } else {
+            self.sas.insert(own, sa);
+        }
+    }
+
+    /// When a handshake is given up.
+    fn deadline(&self, sa: &IkeSa) -> Option<Duration> {
+        let timeout = match sa.state {
+            State::Responding(_) => self.shared.settings.half_open_timeout,
+            State::Authenticating if !sa.is_initiator => self.shared.settings.half_open_timeout,
+            State::Initiating(_) | State::Authenticating => ATTEMPT_TIMEOUT,
+            _ => return None,
+        };
+        Some(sa.began_at.saturating_add(timeout))
+    }
+
+    fn is_overdue(&self, sa: &IkeSa, now: Duration) -> bool {
+        self.deadline(sa).is_some_and(|at| at <= now)
+    }
+
+    fn schedule(&mut self, sa: &mut IkeSa) {
+        let timer = Timer::Sa(sa.own_spi().0);
+        let wanted = if sa.is_gone() {
+            None
+        } else {
+            sa.next_at().into_iter().chain(self.deadline(sa)).min()
+        };
+        if sa.scheduled_at == wanted {
+            return;
+        }
+        if let Some(at) = sa.scheduled_at.take() {
+            self.timers.remove(&(at, timer.clone()));
+        }
+        if let Some(at) = wanted {
+            self.timers.insert((at, timer));
+        }
+        sa.scheduled_at = wanted;
+    }
+
+    /// An IKE SA has ended: the connection's story, and the next attempt.
+    fn ended(&mut self, sa: &mut IkeSa, ending: Ending, now: Duration, random: Random<'_>) {
+        let own = sa.own_spi();
+        let remote = sa.path.remote;
+        let Some(record) = self.shared.peers.records.get_mut(sa.connection_name()) else {
+            if let Ending::Failed(why) = &ending
+                && sa.connection.is_none()
+            {
+                self.refused(remote, None, why.clone(), now);
+            }
+            return;
+        };
+        let was_up = record.up.contains(&own);
+        record.up.retain(|other| *other != own);
+        let was_attempt = record.attempt == Some(own);
+        if was_attempt {
+            record.attempt = None;
+        }
+        if ending == Ending::Superseded {
+            return;
+        }
+        record.story = std::mem::take(&mut sa.steps);
+        let why = match ending {
+            Ending::Failed(why) | Ending::Closed { why, .. } => why,
+            Ending::Superseded => return,
+        };
+        record.last_failure = Some(why.clone());
+        if was_attempt && !was_up {
+            record.failures = record.failures.saturating_add(1);
+        }
+        let name = record.connection.name.clone();
+        let next_at = Self::next_attempt(record, now, random);
+        if !was_up {
+            let next_in = next_at.map(|at| at.saturating_sub(now).as_millis() as u64);
+            self.shared
+                .actions
+                .push(super::Action::Event(Event::Failed {
+                    connection: name.clone(),
+                    remote,
+                    reason: why,
+                    next_in_ms: next_in,
+                }));
+        }
+        if let Some(at) = next_at {
+            self.timers.insert((at, Timer::Peer(name)));
+        }
+    }
+
+    /// When the connection is tried again, if it is to be up, is not, and nothing is on the way.
+    fn next_attempt(
+        record: &mut PeerRecord,
+        now: Duration,
+        random: Random<'_>,
+    ) -> Option<Duration> {
+        let is_idle = record.up.is_empty() && record.attempt.is_none();
+        if !record.is_wanted || !is_idle {
+            return None;
+        }
+        let mut byte = [0];
+        random(&mut byte);
+        let at = now.saturating_add(record.pause(byte[0]));
+        record.next_at = Some(at);
+        Some(at)
+    }
+
+    /// What IKE SAs have others do.
+    pub(super) fn follow_orders(&mut self, now: Duration, random: Random<'_>) {
+        for order in std::mem::take(&mut self.shared.orders) {
+            match order {
+                Order::Adopt(sa) => {
+                    for child in &sa.children {
+                        self.shared.owners.insert(child.id, sa.own_spi());
+                    }
+                    if let Some(record) = self.shared.peers.records.get_mut(sa.connection_name()) {
+                        record.up.push(sa.own_spi());
+                    }
+                    self.settle(*sa, now, random);
+                }
+                Order::ReplaceOthers {
+                    keep,
+                    connection,
+                    identity,
+                    before,
+                } => {
+                    let others = self.others(keep, &connection, &identity);
+                    let is_older = |own: &IkeSpi| {
+                        let known = self.sas.get(own).and_then(IkeSa::known);
+                        known.is_some_and(|known| known.since <= before)
+                    };
+                    for own in others.into_iter().filter(is_older).collect::<Vec<_>>() {
+                        // RFC 7296 2.4: the peer holds nothing of these any more, so no Delete is sent.
+                        self.with(own, now, random, |sa, cx| sa.end(cx, Ending::Superseded));
+                    }
+                }
+                Order::Established { own } => self.established(own, now, random),
+            }
+        }
+    }
+
+    /// Other IKE SAs that are up with the same peer by the same connection.
+    fn others(&self, own: IkeSpi, connection: &str, identity: &str) -> Vec<IkeSpi> {
+        let up = self.shared.peers.records.get(connection);
+        let up = up.map_or(&[][..], |record| &record.up);
+        let is_same = |other: &&IkeSpi| {
+            let known = self.sas.get(*other).and_then(IkeSa::established);
+            **other != own && known.is_some_and(|known| known.identity == identity)
+        };
+        up.iter().filter(is_same).copied().collect()
+    }
+
+    /// An IKE SA is up. Where both sides began one at the same time, both see the same two: the one with the larger
+    /// initiator's SPI goes, deleted by the side that began it.
+    fn established(&mut self, own: IkeSpi, now: Duration, random: Random<'_>) {
+        let Some(sa) = self.sas.get(&own) else { return };
+        let (name, is_initiator) = (sa.connection_name().to_owned(), sa.is_initiator);
+        let initiator_spi = sa.spis.initiator;
+        let identity = sa.established().map(|known| known.identity.clone());
+        let identity = identity.unwrap_or_default();
+        if let Some(record) = self.shared.peers.records.get_mut(&name) {
+            record.up.push(own);
+            record.failures = 0;
+            record.last_failure = None;
+            if record.attempt == Some(own) {
+                record.attempt = None;
+            }
+        }
+        for other in self.others(own, &name, &identity) {
+            let Some(other_sa) = self.sas.get(&other) else {
+                continue;
+            };
+            if other_sa.is_initiator == is_initiator {
+                continue;
+            }
+            let redundant = if other_sa.spis.initiator > initiator_spi {
+                other
+            } else {
+                own
+            };
+            self.with(redundant, now, random, |sa, cx| {
+                if sa.is_initiator {
+                    sa.step(
+                        cx,
+                        "both sides began at the same time: one of two IKE SAs goes",
+                    );
+                    sa.add_task(cx, Task::Close(Ending::Superseded));
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What an endpoint knows, for `status` and `why`.
+
+use super::{Endpoint, IkeReport, PeerReport, PeerState, Story, StoryStep, peers::PeerRecord};
+use crate::ike_sa::{IkeSa, State, Step};
+use std::time::Duration;
+
+impl Endpoint {
+    /// Every connection at this moment.
+    pub fn report(&self, now: Duration) -> Vec<PeerReport> {
+        let records = self.shared.peers.records.values();
+        records.map(|record| self.report_of(record, now)).collect()
+    }
+
+    /// The last negotiation of a connection: the one in progress, else the last that has ended.
+    pub fn why(&self, connection: &str, now: Duration) -> Option<Story> {
+        let record = self.shared.peers.records.get(connection)?;
+        let in_progress = record.attempt.iter().chain(&record.up);
+        let steps = in_progress.filter_map(|own| self.sas.get(own));
+        let steps = steps.map(|sa| &sa.steps).next().unwrap_or(&record.story);
+        // An attempt that has only begun does not explain why the one before failed.
+        let before: &[Step] = match record.attempt {
+            Some(_) if steps != &record.story => &record.story,
+            _ => &[],
+        };
+        let step = |step: &Step| StoryStep {
+            ago: now.saturating_sub(step.at),
+            is_failure: step.is_failure,
+            text: step.text.clone(),
+        };
+        Some(Story {
+            connection: connection.to_owned(),
+            steps: before.iter().chain(steps).map(step).collect(),
+        })
+    }
+
+    fn report_of(&self, record: &PeerRecord, now: Duration) -> PeerReport {
+        let up = record.up.iter().filter_map(|own| self.sas.get(own));
+        let ike: Vec<_> = up.filter_map(|sa| sa.report(now)).collect();
+        let attempt = record.attempt.and_then(|own| self.sas.get(&own));
+        let state = match (attempt, ike.is_empty()) {
+            (_, false) => PeerState::Up,
+            (Some(attempt), true) => PeerState::Connecting {
+                remote: attempt.path.remote,
+                step: attempt.describe().to_owned(),
+                last_failure: record.last_failure.clone(),
+            },
+            (None, true) => PeerState::Down {
+                why: record
+                    .last_failure
+                    .clone()
+                    .unwrap_or_else(|| nothing_yet(record).to_owned()),
+                next_in: record.next_at.map(|at| at.saturating_sub(now)),
+            },
+        };
+        PeerReport {
+            connection: record.connection.name.clone(),
+            state,
+            ike,
+        }
+    }
+}
+
+fn nothing_yet(record: &PeerRecord) -> &'static str {
+    match (record.connection.remote.is_empty(), record.is_wanted) {
+        (true, _) => "the peer has not begun",
+        (false, true) => "nothing was tried yet",
+        (false, false) => "nothing has asked for it",
+    }
+}
+
+impl IkeSa {
+    fn describe(&self) -> &'static str {
+        match &self.state {
+            State::Initiating(_) => "IKE_SA_INIT: no answer yet",
+            State::Responding(_) => "IKE_SA_INIT: keys are being made",
+            State::Authenticating => "IKE_AUTH: waits for the proof of a side",
+            State::Established(_) => "up",
+            State::Closing(_) | State::Lingering(_) | State::Gone => "ending",
+        }
+    }
+
+    fn report(&self, now: Duration) -> Option<IkeReport> {
+        let known = self.known()?;
+        let children = self.children.iter().map(|child| child.report(now));
+        Some(IkeReport {
+            spis: (self.spis.initiator, self.spis.responder),
+            is_initiator: self.is_initiator,
+            identity: known.identity.clone(),
+            proof: known.proof.clone(),
+            local: self.path.local,
+            remote: self.path.remote,
+            suite: self
+                .algorithms
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            nat: (self.path.nat_local, self.path.nat_remote),
+            age: now.saturating_sub(known.since),
+            rekey_in: known.rekey_at.map(|at| at.saturating_sub(now)),
+            children: children.collect(),
+        })
+    }
+}
