@@ -161,7 +161,7 @@ mod tests {
                 .output
                 .starts_with("192.0.2.1 192.0.2.2 \n\tesp mode=tunnel spi=4097(0x00001001)")
         );
-        assert_eq!(plane.obeyed().len(), 2);
+        assert_eq!(plane.applied().len(), 2);
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         let mut plane = Recorder::default();
         let error = failure(&mut plane, &format!("{ADD}\nspdflsh;"));
         assert!(error.contains("test.conf:2:1"), "{error}");
-        assert!(plane.obeyed().is_empty());
+        assert!(plane.applied().is_empty());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// The version of [`Parting`]; nothing is handed over if it differs.
+/// The version of [`PassedDescriptors`]; nothing is handed over if it differs.
 pub(crate) const FORMAT: u32 = 1;
 
 /// Descriptors that pass at once, at most.
@@ -81,7 +81,7 @@ pub struct Trials {
 
 /// What the descriptors stand for, in their order: the TUN device first, if there is one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Parting {
+pub(crate) struct PassedDescriptors {
     /// The version of this format.
     pub format: u32,
     /// The TUN device.
@@ -105,19 +105,19 @@ pub(crate) struct Inheritance {
 
 impl Inheritance {
     /// Matches descriptors with what they stand for; nothing if the two do not match.
-    pub(crate) fn of(parting: Parting, descriptors: Vec<OwnedFd>) -> Self {
-        let count = usize::from(parting.tun.is_some()) + parting.sockets.len();
-        if parting.format != FORMAT || descriptors.len() != count {
+    pub(crate) fn of(passed: PassedDescriptors, descriptors: Vec<OwnedFd>) -> Self {
+        let count = usize::from(passed.tun.is_some()) + passed.sockets.len();
+        if passed.format != FORMAT || descriptors.len() != count {
             return Self::default();
         }
         let mut descriptors = descriptors.into_iter();
-        let tun = parting
+        let tun = passed
             .tun
             .and_then(|trials| Some((descriptors.next()?, trials.into())));
         Self {
             tun,
-            sockets: parting.sockets.into_iter().zip(descriptors).collect(),
-            outer: parting.outer,
+            sockets: passed.sockets.into_iter().zip(descriptors).collect(),
+            outer: passed.outer,
         }
     }
 }
@@ -194,40 +194,40 @@ mod tests {
     #[test]
     fn descriptors_arrive_with_what_they_are_and_the_answer_behind_them() {
         let (mut old, mut new) = UnixStream::pair().unwrap();
-        let (kept, passed) = UnixStream::pair().unwrap();
+        let (kept, given) = UnixStream::pair().unwrap();
         let need = Need::Udp {
             v6: true,
             port: 4500,
         };
-        let parting = Parting {
+        let passed = PassedDescriptors {
             format: FORMAT,
             sockets: vec![need],
-            ..Parting::default()
+            ..PassedDescriptors::default()
         };
-        send(&old, &[passed.into()]).unwrap();
-        old.write_all(&serde_json::to_vec(&parting).unwrap())
+        send(&old, &[given.into()]).unwrap();
+        old.write_all(&serde_json::to_vec(&passed).unwrap())
             .unwrap();
         drop(old);
         let (first, descriptors) = receive(&new).unwrap();
         let mut text = vec![first];
         new.read_to_end(&mut text).unwrap();
-        let read: Parting = serde_json::from_slice(&text).unwrap();
-        assert_eq!(read, parting);
+        let read: PassedDescriptors = serde_json::from_slice(&text).unwrap();
+        assert_eq!(read, passed);
         let mut inherited = Inheritance::of(read, descriptors);
-        let passed = UnixStream::from(inherited.sockets.remove(&need).unwrap());
+        let given = UnixStream::from(inherited.sockets.remove(&need).unwrap());
         (&kept).write_all(b"x").unwrap();
         let mut byte = [0];
-        (&passed).read_exact(&mut byte).unwrap();
+        (&given).read_exact(&mut byte).unwrap();
         assert_eq!(byte, *b"x");
     }
 
     #[test]
     fn what_does_not_go_together_is_of_no_use() {
         let descriptor = || OwnedFd::from(UnixStream::pair().unwrap().0);
-        let sound = Parting {
+        let sound = PassedDescriptors {
             format: FORMAT,
             sockets: vec![Need::Esp { v6: false }],
-            ..Parting::default()
+            ..PassedDescriptors::default()
         };
         assert_eq!(
             Inheritance::of(sound.clone(), vec![descriptor()])
@@ -240,7 +240,7 @@ mod tests {
                 .sockets
                 .is_empty()
         );
-        let newer = Parting {
+        let newer = PassedDescriptors {
             format: FORMAT + 1,
             ..sound
         };

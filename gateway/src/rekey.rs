@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   installed ──► new inbound SAs are accepted; new outbound SAs are on standby: one dummy packet per second uses them
-//!   heard     ──► an authentic packet arrived on a new SA: the peer has the new keys and accepts them
+//!   answered  ──► an authentic packet arrived on a new SA: the peer has the new keys and accepts them
 //!   moved     ──► the new SAs are used for sending, the old ones are on standby
 //!   done      ──► nothing arrived on the old SAs for some seconds: they are deleted
 //! ```
 //!
-//! Each peer is handled on its own (`course`); what a text requests is determined before anything changes (`plan`). A
-//! peer from which nothing is heard stays with the old keys.
+//! Each peer is handled on its own (`progress`); what a text requests is determined before anything changes (`plan`). A
+//! peer from which nothing arrives stays with the old keys.
 
-mod course;
 mod plan;
+mod progress;
 
-pub(crate) use course::{Course, Pace, Step, Turn};
 pub(crate) use plan::RekeyPlan;
+pub(crate) use progress::{Pace, RekeyProgress, Step, Turn};
 
 use ipsec::database::Snapshot;
 use ipsec::sa::{Sa, SaConfig, SaId};

@@ -86,8 +86,8 @@ pub(crate) fn compare(plane: &mut dyn Plane, request: &SetkeyText) -> Result<Com
     })
 }
 
-/// The associations and policies of a plane that setkey texts are about, in the order in which they were added: those of
-/// IKE's peers are not among them.
+/// The associations and policies of a plane that setkey texts are about, in the order in which they were added: those
+/// of IKE's peers are not among them.
 #[derive(Default)]
 pub(crate) struct Databases {
     pub sas: Vec<Arc<SaConfig>>,
@@ -272,7 +272,7 @@ mod tests {
             policy(2)
         );
         let mut plane = plane(&text);
-        let before = (plane.snapshot(), plane.obeyed().len());
+        let before = (plane.snapshot(), plane.applied().len());
         assert_eq!(changes(&mut plane, &text), [0; 4]);
         assert_eq!(
             changes(&mut plane, &text.replace("-r 64", "-r 64 -o key=fresh")),
@@ -311,12 +311,12 @@ mod tests {
         );
         assert!(
             plane
-                .obeyed()
+                .applied()
                 .iter()
                 .all(|command| *command != Command::FlushPolicies)
         );
         assert_eq!(changes(&mut plane, &(policy(5) + &policy(2))), [0, 0, 0, 3]);
-        assert!(plane.obeyed().contains(&Command::FlushPolicies));
+        assert!(plane.applied().contains(&Command::FlushPolicies));
         assert_eq!(changes(&mut plane, &(policy(5) + &policy(2))), [0; 4]);
         assert_eq!(changes(&mut plane, ""), [0, 0, 0, 2]);
     }

@@ -79,7 +79,7 @@ pub(crate) fn traffic(
 
 /// How both directions work, for `status`.
 pub(crate) fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
-    let told = |(direction, report): (&str, LaneReport)| LaneStatus {
+    let shown = |(direction, report): (&str, LaneReport)| LaneStatus {
         direction: direction.to_owned(),
         mode: match report.workers {
             0 => "inline".to_owned(),
@@ -95,7 +95,7 @@ pub(crate) fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
     ["outbound", "inbound"]
         .into_iter()
         .zip(reports)
-        .map(told)
+        .map(shown)
         .collect()
 }
 

@@ -18,6 +18,7 @@ mod icmp_validation;
 mod interface;
 mod key_file;
 mod main_loop;
+mod nat_keepalives;
 mod native;
 mod options;
 mod outer_network;
@@ -107,11 +108,11 @@ fn begin(
         text,
     } = prepared;
     let control = control::path(options.control.clone());
-    let folder = Folder::make_as(&control, chosen.heir()).map_err(Failure::new)?;
+    let folder = Folder::make_as(&control, chosen.new_owner()).map_err(Failure::new)?;
     let server = Server::bind(folder).map_err(Failure::new)?;
     chosen.become_it()?;
-    if let Some(heir) = chosen.heir() {
-        server.folder().hand_over(heir).map_err(Failure::new)?;
+    if let Some(new_owner) = chosen.new_owner() {
+        server.folder().hand_over(new_owner).map_err(Failure::new)?;
     }
     let signals = signals::Signals::block().map_err(Failure::new)?;
     native::Native::check(options)?;
@@ -121,7 +122,7 @@ fn begin(
             folder: state_folder(options).as_deref(),
             none: options.no_state,
             fresh_keys: options.fresh_keys,
-            heir: chosen.heir(),
+            new_owner: chosen.new_owner(),
             control: &control,
             noted: Record::noted_in_this_boot(server.folder()),
         },

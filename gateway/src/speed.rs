@@ -37,7 +37,7 @@ pub(crate) fn run(options: &SpeedOptions) -> Result<(), Failure> {
     }
     let suites = suite::chosen(&options.suites)?;
     check_sizes(options)?;
-    let machine = Machine::look();
+    let machine = Machine::read();
     let workers = machine::cpus_for(options.workers.into())?;
     let mut report = Report::new(machine, options, &suites);
     if !options.json {

@@ -126,8 +126,8 @@ pub(crate) fn run(options: &TuneOptions) -> Result<(), Failure> {
     let host = Machine::this();
     match &options.task {
         Task::Show(show) => print(&shown(&host, show)?),
-        Task::Apply(apply) => told(&applied(&host, apply)?, apply.json),
-        Task::Revert(revert) => told(&reverted(&host, revert)?, revert.json),
+        Task::Apply(apply) => print_outcomes(&applied(&host, apply)?, apply.json),
+        Task::Revert(revert) => print_outcomes(&reverted(&host, revert)?, revert.json),
     }
 }
 
@@ -182,7 +182,7 @@ fn reverted(host: &Machine, revert: &Revert) -> Result<Vec<Outcome>, Failure> {
 }
 
 /// Prints each outcome; fails if any of them failed.
-fn told(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
+fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
     match json {
         true => print(&(serde_json::to_string_pretty(outcomes).map_err(Failure::new)? + "\n"))?,
         false if outcomes.is_empty() => print("nothing to change\n")?,

@@ -46,7 +46,7 @@ pub(crate) struct Folder {
     /// The option that chooses another one.
     option: &'static str,
     /// Who may own it beside root and the current user: the user that this process is about to become.
-    heir: Option<u32>,
+    new_owner: Option<u32>,
 }
 
 impl Folder {
@@ -56,8 +56,8 @@ impl Folder {
     }
 
     /// The same for a process that may be about to become another user, who may own the folder already.
-    pub(crate) fn make_as(socket: &Path, heir: Option<&User>) -> Result<Self, BadFolder> {
-        Self::make_for(socket, CONTROL, heir)
+    pub(crate) fn make_as(socket: &Path, new_owner: Option<&User>) -> Result<Self, BadFolder> {
+        Self::make_for(socket, CONTROL, new_owner)
     }
 
     /// The folder of files that are named like this one, made with mode 0700 where there is none. `option` chooses
@@ -65,10 +65,10 @@ impl Folder {
     pub(crate) fn make_for(
         name: &Path,
         option: &'static str,
-        heir: Option<&User>,
+        new_owner: Option<&User>,
     ) -> Result<Self, BadFolder> {
         let made = make_missing(&parent(name))?;
-        let opened = Self::open_for(name, option, heir);
+        let opened = Self::open_for(name, option, new_owner);
         match opened {
             Ok(folder) => Ok(Self { made, ..folder }),
             Err(error) => {
@@ -86,7 +86,7 @@ impl Folder {
     fn open_for(
         socket: &Path,
         option: &'static str,
-        heir: Option<&User>,
+        new_owner: Option<&User>,
     ) -> Result<Self, BadFolder> {
         let place = parent(socket);
         let name = socket.file_name();
@@ -105,7 +105,7 @@ impl Folder {
             name: name.to_owned(),
             made: Vec::new(),
             option,
-            heir: heir.map(User::uid),
+            new_owner: new_owner.map(User::uid),
         };
         folder.check_owner(&found, &place)?;
         Ok(folder)

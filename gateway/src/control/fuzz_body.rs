@@ -45,7 +45,7 @@ fn databases() -> &'static Snapshot {
         let lowered = compile(TEXT.as_bytes(), Forwarding::WithIn, &mut NoNames);
         let commands = lowered.map(|lowered| lowered.commands).unwrap_or_default();
         let mut plane = Recorder::default();
-        plane.apply(&commands).expect("a plane in memory obeys");
+        plane.apply(&commands).expect("a plane in memory applies");
         assert_eq!(plane.snapshot().sas().count(), 1);
         plane.snapshot()
     })

@@ -1,7 +1,7 @@
 //! The messages of the control socket, one line of JSON each.
 
 use crate::events::Event;
-use crate::handover::Parting;
+use crate::handover::PassedDescriptors;
 use crate::status::{Drops, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::IpAddr;
@@ -117,7 +117,7 @@ pub(crate) enum Answer {
     /// Something happened.
     Event(Event),
     /// The gateway has stopped for another one; its descriptors came before this.
-    Left(Parting),
+    Left(PassedDescriptors),
     /// Nothing was done, and why.
     Refused(String),
 }

@@ -72,7 +72,7 @@ impl std::error::Error for Busy {}
 
 /// What one wait returned.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     /// Requests, each to be answered by [`Server::answer`].
     pub requests: Vec<(ClientId, Request)>,
 }
@@ -119,23 +119,27 @@ impl Server {
     }
 
     /// Waits until a client has sent a request, one of `others` can be read, or the time has passed.
-    pub(crate) fn wait(&mut self, others: &[BorrowedFd<'_>], time: Duration) -> io::Result<Heard> {
+    pub(crate) fn wait(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        time: Duration,
+    ) -> io::Result<Received> {
         self.poll(others, time)?;
         self.accept()?;
-        let mut heard = Heard::default();
+        let mut received = Received::default();
         let now = Instant::now();
         for (id, client) in &mut self.clients {
             client.write();
             if let Some(line) = client.read() {
                 match serde_json::from_slice(&line) {
-                    Ok(request) => heard.requests.push((*id, request)),
+                    Ok(request) => received.requests.push((*id, request)),
                     Err(error) => client.say(&Answer::Refused(format!("invalid request: {error}"))),
                 }
             }
             client.closed |= client.deadline.is_some_and(|deadline| deadline < now);
         }
         self.clients.retain(|_, client| !client.closed);
-        Ok(heard)
+        Ok(received)
     }
 
     /// Answers a request. The connection is closed once the client has read the answer.
@@ -171,7 +175,7 @@ impl Server {
     }
 
     /// Sends an event to all listeners. One that reads too slowly is disconnected rather than waited for.
-    pub(crate) fn tell(&mut self, answer: &Answer) {
+    pub(crate) fn publish(&mut self, answer: &Answer) {
         for client in self.clients.values_mut().filter(|client| client.listens) {
             if client.unsent() > MAX_UNSENT_EVENT_BYTES {
                 client.closed = true;

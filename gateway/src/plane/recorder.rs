@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Recorder {
     database: Database,
-    obeyed: Vec<Command>,
+    applied: Vec<Command>,
     random: u64,
 }
 
@@ -27,8 +27,8 @@ impl Recorder {
 
     /// The commands that it applied, in order.
     #[cfg(test)]
-    pub(crate) fn obeyed(&self) -> &[Command] {
-        &self.obeyed
+    pub(crate) fn applied(&self) -> &[Command] {
+        &self.applied
     }
 
     /// The databases after those commands.
@@ -50,7 +50,7 @@ impl Plane for Recorder {
             *counter += 1;
             *counter
         })?;
-        self.obeyed.extend_from_slice(commands);
+        self.applied.extend_from_slice(commands);
         Ok(answers)
     }
 }

@@ -39,12 +39,12 @@ fn gateway(text: &str) -> Recorder {
     plane
 }
 
-fn begin(plane: &mut Recorder, text: &str, pace: Pace) -> Course {
+fn begin(plane: &mut Recorder, text: &str, pace: Pace) -> RekeyProgress {
     let plan = RekeyPlan::of(plane, &request(text), &[OURS.parse().unwrap()])
         .ok()
         .unwrap();
     plane.apply(&plan.install).unwrap();
-    Course::new("new.conf", plan.peers, pace, &plane.snapshot(), 100)
+    RekeyProgress::new("new.conf", plan.peers, pace, &plane.snapshot(), 100)
 }
 
 fn refusal(plane: &mut Recorder, text: &str) -> String {
@@ -67,15 +67,15 @@ fn arrive(plane: &Recorder, spi: u32, now: u64) {
 }
 
 /// Performs the check of one second, and carries out the steps that are due.
-fn second(plane: &mut Recorder, course: &mut Course, now: u64) -> Vec<Turn> {
-    let steps = course.look(&plane.snapshot(), now);
-    take(plane, course, &steps, now)
+fn second(plane: &mut Recorder, progress: &mut RekeyProgress, now: u64) -> Vec<Turn> {
+    let steps = progress.due_steps(&plane.snapshot(), now);
+    take(plane, progress, &steps, now)
 }
 
-fn take(plane: &mut Recorder, course: &mut Course, steps: &[Step], now: u64) -> Vec<Turn> {
+fn take(plane: &mut Recorder, progress: &mut RekeyProgress, steps: &[Step], now: u64) -> Vec<Turn> {
     for step in steps {
         plane.apply(&step.commands).unwrap();
-        course.taken(step, now);
+        progress.carried_out(step, now);
     }
     steps.iter().map(|step| step.turn).collect()
 }
@@ -96,44 +96,44 @@ fn sends_by(plane: &Recorder) -> u32 {
 #[test]
 fn the_new_keys_send_once_the_peer_is_heard_and_the_old_ones_go_once_they_are_silent() {
     let mut plane = gateway(&pair(300));
-    let mut course = begin(&mut plane, &pair(400), NEVER);
+    let mut progress = begin(&mut plane, &pair(400), NEVER);
     assert_eq!(spis(&plane), [300, 301, 400, 401]);
     for now in 101..120 {
-        assert_eq!(second(&mut plane, &mut course, now), []);
+        assert_eq!(second(&mut plane, &mut progress, now), []);
     }
     assert_eq!(sends_by(&plane), 300);
-    let messengers: Vec<_> = course.messengers().collect();
+    let messengers: Vec<_> = progress.messengers().collect();
     assert_eq!(messengers[0].id.spi.get(), 400);
     arrive(&plane, 401, 120);
-    assert_eq!(second(&mut plane, &mut course, 120), [Turn::Follow]);
+    assert_eq!(second(&mut plane, &mut progress, 120), [Turn::Follow]);
     assert_eq!(sends_by(&plane), 400);
     arrive(&plane, 301, 125);
     for now in 121..135 {
-        assert_eq!(second(&mut plane, &mut course, now), [], "{now}");
+        assert_eq!(second(&mut plane, &mut progress, now), [], "{now}");
     }
-    assert_eq!(second(&mut plane, &mut course, 135), [Turn::Finish]);
-    assert!(course.is_over());
+    assert_eq!(second(&mut plane, &mut progress, 135), [Turn::Finish]);
+    assert!(progress.is_over());
     assert_eq!((spis(&plane), sends_by(&plane)), (vec![400, 401], 400));
 }
 
 #[test]
 fn a_peer_that_is_never_heard_is_told_of_once_and_the_old_keys_go_on() {
     let mut plane = gateway(&pair(300));
-    let mut course = begin(&mut plane, &pair(400), NEVER);
+    let mut progress = begin(&mut plane, &pair(400), NEVER);
     let turns: Vec<_> = (101..1000)
-        .flat_map(|now| second(&mut plane, &mut course, now))
+        .flat_map(|now| second(&mut plane, &mut progress, now))
         .collect();
     assert_eq!((turns, sends_by(&plane)), (vec![Turn::Unanswered], 300));
-    let steps = course.abort(&plane.snapshot(), 1000);
+    let steps = progress.abort(&plane.snapshot(), 1000);
     assert_eq!(
-        take(&mut plane, &mut course, &steps, 1000),
+        take(&mut plane, &mut progress, &steps, 1000),
         [Turn::TakeBack]
     );
-    assert_eq!(course.messengers().count(), 0);
-    assert_eq!(second(&mut plane, &mut course, 1009), []);
-    assert_eq!(second(&mut plane, &mut course, 1010), [Turn::Forget]);
+    assert_eq!(progress.messengers().count(), 0);
+    assert_eq!(second(&mut plane, &mut progress, 1009), []);
+    assert_eq!(second(&mut plane, &mut progress, 1010), [Turn::Forget]);
     assert_eq!(spis(&plane), [300, 301]);
-    assert!(course.is_over());
+    assert!(progress.is_over());
 }
 
 #[test]
@@ -143,21 +143,21 @@ fn what_was_forced_keeps_the_old_keys_until_the_peer_is_heard_and_can_be_taken_b
         wait: Some(5),
         keep: 10,
     };
-    let mut course = begin(&mut plane, &pair(400), pace);
-    assert_eq!(second(&mut plane, &mut course, 104), []);
-    assert_eq!(second(&mut plane, &mut course, 105), [Turn::Force]);
+    let mut progress = begin(&mut plane, &pair(400), pace);
+    assert_eq!(second(&mut plane, &mut progress, 104), []);
+    assert_eq!(second(&mut plane, &mut progress, 105), [Turn::Force]);
     assert_eq!(sends_by(&plane), 400);
-    assert_eq!(second(&mut plane, &mut course, 900), []);
-    let steps = course.abort(&plane.snapshot(), 900);
-    take(&mut plane, &mut course, &steps, 900);
+    assert_eq!(second(&mut plane, &mut progress, 900), []);
+    let steps = progress.abort(&plane.snapshot(), 900);
+    take(&mut plane, &mut progress, &steps, 900);
     assert_eq!((sends_by(&plane), spis(&plane).len()), (300, 4));
     // The peer had the new keys after all: nothing that it sends is refused, and a second command continues the rekey.
     arrive(&plane, 401, 905);
-    assert_eq!(second(&mut plane, &mut course, 910), []);
-    course.go_on(NEVER, 911);
-    assert_eq!(second(&mut plane, &mut course, 911), [Turn::Follow]);
-    assert_eq!(course.abort(&plane.snapshot(), 912), []);
-    assert_eq!(second(&mut plane, &mut course, 921), [Turn::Finish]);
+    assert_eq!(second(&mut plane, &mut progress, 910), []);
+    progress.go_on(NEVER, 911);
+    assert_eq!(second(&mut plane, &mut progress, 911), [Turn::Follow]);
+    assert_eq!(progress.abort(&plane.snapshot(), 912), []);
+    assert_eq!(second(&mut plane, &mut progress, 921), [Turn::Finish]);
 }
 
 #[test]
@@ -167,10 +167,10 @@ fn packets_of_an_earlier_life_of_the_keys_are_no_sign_of_the_peer() {
     let plan = plan.ok().unwrap();
     plane.apply(&plan.install).unwrap();
     arrive(&plane, 401, 90);
-    let mut course = Course::new("new.conf", plan.peers, NEVER, &plane.snapshot(), 100);
-    assert_eq!(second(&mut plane, &mut course, 101), []);
+    let mut progress = RekeyProgress::new("new.conf", plan.peers, NEVER, &plane.snapshot(), 100);
+    assert_eq!(second(&mut plane, &mut progress, 101), []);
     arrive(&plane, 401, 102);
-    assert_eq!(second(&mut plane, &mut course, 102), [Turn::Follow]);
+    assert_eq!(second(&mut plane, &mut progress, 102), [Turn::Follow]);
 }
 
 #[test]
@@ -202,16 +202,16 @@ fn what_asks_for_more_than_new_keys_is_refused_at_its_place() {
 #[test]
 fn the_same_text_again_asks_for_nothing_new() {
     let mut plane = gateway(&pair(300));
-    let course = begin(&mut plane, &pair(400), NEVER);
+    let progress = begin(&mut plane, &pair(400), NEVER);
     let ours = [OURS.parse().unwrap()];
     let again = RekeyPlan::of(&mut plane, &request(&pair(400)), &ours)
         .ok()
         .unwrap();
-    assert!(again.install.is_empty() && course.is_of(&again.known));
+    assert!(again.install.is_empty() && progress.is_of(&again.known));
     let other = RekeyPlan::of(&mut plane, &request(&pair(500)), &ours)
         .ok()
         .unwrap();
-    assert!(!course.is_of(&other.known));
+    assert!(!progress.is_of(&other.known));
     assert!(matches!(&other.install[0], Command::AddSa(config) if config.is_standby));
     assert!(matches!(&other.install[1], Command::AddSa(config) if !config.is_standby));
 }

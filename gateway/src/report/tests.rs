@@ -6,14 +6,14 @@ const TUNNEL: &str = "
     add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 64 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
     spdadd 10.1.0.0/24 10.2.0.0/24[53] udp -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;";
 
-fn obey(plane: &mut Recorder, text: &str) -> Arc<Snapshot> {
+fn apply(plane: &mut Recorder, text: &str) -> Arc<Snapshot> {
     let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
     plane.apply(&lowered.commands).unwrap();
     plane.snapshot()
 }
 
 /// The events of a change, each with the name of its object.
-fn told(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+fn reported(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let name = |what| match what {
         What::SaAdded(sa) => format!("+ {sa}"),
         What::SaUpdated(sa) => format!("= {sa}"),
@@ -29,8 +29,8 @@ fn told(before: &Snapshot, after: &Snapshot) -> Vec<String> {
 fn changes_name_what_came_what_went_and_what_is_new_again() {
     let mut plane = Recorder::default();
     let empty = plane.snapshot();
-    let first = obey(&mut plane, TUNNEL);
-    let added = told(&empty, &first);
+    let first = apply(&mut plane, TUNNEL);
+    let added = reported(&empty, &first);
     let [sa, policy] = &added[..] else {
         panic!("{added:?}");
     };
@@ -41,31 +41,34 @@ fn changes_name_what_came_what_went_and_what_is_new_again() {
     // policies, and deletions before additions.
     let gone = |line: &String| line.replacen('+', "-", 1);
     let same = sa.replacen('+', "=", 1);
-    let again = obey(&mut plane, &format!("flush; spdflush; {TUNNEL}"));
-    assert_eq!(told(&first, &again), [same, gone(policy), policy.clone()]);
+    let again = apply(&mut plane, &format!("flush; spdflush; {TUNNEL}"));
+    assert_eq!(
+        reported(&first, &again),
+        [same, gone(policy), policy.clone()]
+    );
     let other = TUNNEL.replace("0x0001", "0x1001");
     assert_ne!(other, TUNNEL);
-    let second = obey(&mut plane, &format!("flush; spdflush; {other}"));
+    let second = apply(&mut plane, &format!("flush; spdflush; {other}"));
     let expected = [gone(sa), sa.clone(), gone(policy), policy.clone()];
-    assert_eq!(told(&again, &second), expected);
+    assert_eq!(reported(&again, &second), expected);
     // The reverse change gives the same with additions and deletions exchanged.
-    assert_eq!(told(&first, &empty), [gone(sa), gone(policy)]);
+    assert_eq!(reported(&first, &empty), [gone(sa), gone(policy)]);
 }
 
 #[test]
 fn a_change_of_one_thing_names_nothing_else() {
     let mut plane = Recorder::default();
-    let first = obey(&mut plane, TUNNEL);
+    let first = apply(&mut plane, TUNNEL);
     let second = TUNNEL.replace("0x1001", "0x1002");
     let more = second.split("spdadd").next().unwrap();
-    let with_two = obey(&mut plane, more);
-    let added = told(&first, &with_two);
+    let with_two = apply(&mut plane, more);
+    let added = reported(&first, &with_two);
     assert!(matches!(&added[..], [one] if one.starts_with("+ ") && one.contains("0x00001002")));
-    let updated = obey(
+    let updated = apply(
         &mut plane,
         &more.replace("add", "update").replace("-r 64", "-r 128"),
     );
-    let changed = told(&with_two, &updated);
+    let changed = reported(&with_two, &updated);
     assert!(matches!(&changed[..], [one] if one.starts_with("= ") && one.contains("0x00001002")));
 }
 
@@ -82,12 +85,12 @@ fn reports(plane: &mut Recorder) -> (Vec<SaReport>, Vec<PolicyReport>) {
 #[test]
 fn status_shows_what_there_is_and_never_keys() {
     let mut plane = Recorder::default();
-    let snapshot = obey(&mut plane, TUNNEL);
+    let snapshot = apply(&mut plane, TUNNEL);
     let sa = snapshot.sas().next().unwrap();
     sa.state.reserve(&sa.config, 3, 1400, 1).unwrap();
     sa.state.count_drop(Dropped::BadIcv);
     let (sas, policies) = reports(&mut plane);
-    let told = serde_json::to_value(association(&sas[0])).unwrap();
+    let shown = serde_json::to_value(association(&sas[0])).unwrap();
     let expected = [
         ("spi", "\"0x00001001\""),
         ("source", "\"192.0.2.1\""),
@@ -102,9 +105,9 @@ fn status_shows_what_there_is_and_never_keys() {
         ("drops", "{\"bad-icv\":1}"),
     ];
     for (name, value) in expected {
-        assert_eq!(told[name].to_string(), value, "{name} of {told}");
+        assert_eq!(shown[name].to_string(), value, "{name} of {shown}");
     }
-    let told = serde_json::to_value(policy(&policies[0])).unwrap();
+    let shown = serde_json::to_value(policy(&policies[0])).unwrap();
     let expected = [
         ("direction", "\"out\""),
         ("selector", "\"10.1.0.0/24[any] 10.2.0.0/24[53] udp\""),
@@ -112,7 +115,7 @@ fn status_shows_what_there_is_and_never_keys() {
         ("spread", "1"),
     ];
     for (name, value) in expected {
-        assert_eq!(told[name].to_string(), value, "{name} of {told}");
+        assert_eq!(shown[name].to_string(), value, "{name} of {shown}");
     }
     // No byte of the key in any of the ways in which bytes are written: hexadecimal, and numbers in a list.
     let whole = serde_json::to_string(&(association(&sas[0]), policy(&policies[0]))).unwrap();
@@ -124,7 +127,7 @@ fn status_shows_what_there_is_and_never_keys() {
 #[test]
 fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
     let mut plane = Recorder::default();
-    let snapshot = obey(&mut plane, TUNNEL);
+    let snapshot = apply(&mut plane, TUNNEL);
     snapshot
         .sas()
         .next()
@@ -142,7 +145,7 @@ fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
         ("clear_in", 5, 500),
         ("clear_out", 0, 0),
     ];
-    let told = drops(&tallies, &sas, &counters);
+    let shown = drops(&tallies, &sas, &counters);
     let pairs = |map: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
         map.iter()
             .map(|(name, count)| (name.clone(), *count))
@@ -155,16 +158,16 @@ fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
             .collect()
     };
     let expected = [("bad-icv", 1), ("no-sa", 5), ("policy-in", 7)];
-    assert_eq!(pairs(&told.reasons), named(&expected));
-    assert_eq!(told.total, 13);
+    assert_eq!(pairs(&shown.reasons), named(&expected));
+    assert_eq!(shown.total, 13);
     // Blocked unencrypted packets are counted apart from IPsec drops, and are reported even if there are none.
     assert_eq!(
-        pairs(&told.clear),
+        pairs(&shown.clear),
         named(&[("clear_in", 5), ("clear_out", 0)])
     );
-    assert_eq!(told.associations.len(), 1);
+    assert_eq!(shown.associations.len(), 1);
     assert_eq!(
-        pairs(&told.associations[0].reasons),
+        pairs(&shown.associations[0].reasons),
         named(&[("bad-icv", 1)])
     );
     assert!(drops(&[], &[], &[]).reasons.is_empty());
@@ -181,8 +184,8 @@ fn each_direction_is_told_with_its_own_figures() {
         report.costs.call_ns = serial_ns + 2.0;
         report
     };
-    let told = lanes([report(0, 10.0), report(3, 20.0)]);
-    let lines: Vec<_> = told
+    let shown = lanes([report(0, 10.0), report(3, 20.0)]);
+    let lines: Vec<_> = shown
         .iter()
         .map(|lane| {
             let costs = [lane.serial_ns, lane.transform_ns, lane.call_ns].map(|ns| ns as u32);
@@ -203,16 +206,16 @@ fn each_direction_is_told_with_its_own_figures() {
         calls: 4,
         ..PacketCounts::default()
     };
-    let told = traffic(&tally, (5, 6));
+    let shown = traffic(&tally, (5, 6));
     let figures = [
-        told.packets,
-        told.bytes,
-        told.batches,
-        told.calls,
-        told.packets_per_second,
-        told.bits_per_second,
+        shown.packets,
+        shown.bytes,
+        shown.batches,
+        shown.calls,
+        shown.packets_per_second,
+        shown.bits_per_second,
     ];
-    assert_eq!((figures, told.dropped), ([1, 2, 3, 4, 5, 6], 0));
+    assert_eq!((figures, shown.dropped), ([1, 2, 3, 4, 5, 6], 0));
 }
 
 #[test]
@@ -252,13 +255,13 @@ fn memory_is_told_in_bytes_as_the_kernel_counts_it() {
 #[test]
 fn a_new_rival_is_told_once_with_who_carries_and_who_does_not() {
     let mut plane = Recorder::default();
-    let first = obey(&mut plane, TUNNEL);
+    let first = apply(&mut plane, TUNNEL);
     assert_eq!(rivals(&first, &first), Vec::<String>::new());
     let native = "add 192.0.2.1 192.0.2.2 esp 0x2001 -m tunnel -r 64 -E aes-gcm-16 0x100102030405060708090a0b0c0d0e0f10111213;";
-    let second = obey(&mut plane, native);
-    let told = rivals(&first, &second);
-    assert_eq!(told.len(), 1, "{told:?}");
-    let (carrier, idle) = told[0].split_once(" carries all traffic that ").unwrap();
+    let second = apply(&mut plane, native);
+    let shown = rivals(&first, &second);
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    let (carrier, idle) = shown[0].split_once(" carries all traffic that ").unwrap();
     assert!(
         carrier.contains("0x00002001") && carrier.contains("native"),
         "{carrier}"
@@ -277,7 +280,7 @@ fn explain_names_the_association_of_a_flow_that_is_spread() {
     let (association, policy) = TUNNEL.split_at(TUNNEL.find("spdadd").unwrap());
     let second = &second[..association.len()];
     let policy = policy.replace("-P out", "-o spread=4 -P out");
-    let snapshot = obey(&mut plane, &format!("{association} {second} {policy}"));
+    let snapshot = apply(&mut plane, &format!("{association} {second} {policy}"));
     let about = |source_port| Explain {
         source: "10.1.0.2".parse().unwrap(),
         destination: "10.2.0.2".parse().unwrap(),
@@ -285,13 +288,13 @@ fn explain_names_the_association_of_a_flow_that_is_spread() {
         source_port,
         destination_port: Some(53),
     };
-    let told: Vec<_> = (0..64)
+    let shown: Vec<_> = (0..64)
         .map(|port| explain(&snapshot, &about(Some(port))))
         .collect();
     for spi in ["0x00001001", "0x00001002"] {
-        assert!(told.iter().any(|text| text.contains(spi)), "{spi}");
+        assert!(shown.iter().any(|text| text.contains(spi)), "{spi}");
     }
-    for text in told {
+    for text in shown {
         assert!(
             text.contains("spread over 2 associations; this one uses"),
             "{text}"
@@ -305,7 +308,7 @@ fn explain_names_the_association_of_a_flow_that_is_spread() {
 #[test]
 fn explain_names_policy_association_and_outcome() {
     let mut plane = Recorder::default();
-    let snapshot = obey(&mut plane, TUNNEL);
+    let snapshot = apply(&mut plane, TUNNEL);
     let mut question = Explain {
         source: "10.1.0.2".parse().unwrap(),
         destination: "10.2.0.2".parse().unwrap(),
@@ -347,7 +350,7 @@ fn explain_tells_what_is_dropped_from_what_is_let_through() {
     };
     let with = |policy: &str| {
         let mut plane = Recorder::default();
-        let snapshot = obey(
+        let snapshot = apply(
             &mut plane,
             &format!("spdadd 10.1.0.0/24 10.2.0.0/24 any -P out {policy};"),
         );

@@ -28,7 +28,7 @@ pub(crate) fn combined_plan(one: &Plan, other: &Plan) -> Plan {
         leaving: lists(&one.leaving, &other.leaving),
         arriving: lists(&one.arriving, &other.arriving),
         passing: lists(&one.passing, &other.passing),
-        has_doors: one.has_doors || other.has_doors,
+        has_direction_devices: one.has_direction_devices || other.has_direction_devices,
         // A port at which protected packets arrive is an exception from the drops, so both plans must have it.
         udp_ports: &one.udp_ports & &other.udp_ports,
         // These identify the gateway's own packets, which no plan drops.

@@ -40,7 +40,7 @@ pub(crate) const REFUSED: [&str; 2] = ["policy_in", "policy_fwd"];
 /// The rules that make the table enforce `plan`.
 pub(crate) fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
     let mut counters = COUNTERS.to_vec();
-    if doors(site, plan).is_some() {
+    if direction_devices(site, plan).is_some() {
         counters.extend(REFUSED);
     }
     let mut chains = vec![
@@ -101,8 +101,8 @@ fn leaving(site: &Site, plan: &Plan) -> Chain {
 
 /// The devices for decrypted packets that only `in` policies let through, and for those that only `fwd` policies do, if
 /// there are such policies.
-fn doors(site: &Site, plan: &Plan) -> Option<[String; 2]> {
-    (plan.has_doors && site.tun().is_some()).then(|| site.doors())
+fn direction_devices(site: &Site, plan: &Plan) -> Option<[String; 2]> {
+    (plan.has_direction_devices && site.tun().is_some()).then(|| site.direction_devices())
 }
 
 /// Counts and drops packets that arrive by device `refused`, and accepts those that arrive by `passing`.
@@ -116,7 +116,7 @@ fn one_way(refused: &str, passing: &str, counter: &'static str) -> [Rule; 2] {
 
 fn arriving(site: &Site, plan: &Plan) -> Chain {
     let mut rules = Vec::new();
-    if let Some([here, onward]) = doors(site, plan) {
+    if let Some([here, onward]) = direction_devices(site, plan) {
         rules.extend(one_way(&onward, &here, REFUSED[0]));
     }
     rules.extend(unmatched(&plan.arriving, drops));
@@ -157,7 +157,7 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
 fn passing(site: &Site, plan: &Plan) -> Chain {
     let from_tun = |tun| when().device(Field::InDevice, [tun], false).accept();
     let mut rules = clamping(site, plan);
-    if let Some([here, onward]) = doors(site, plan) {
+    if let Some([here, onward]) = direction_devices(site, plan) {
         rules.extend(one_way(&here, &onward, REFUSED[1]));
     }
     rules.extend(unmatched(&plan.passing, drops));
@@ -265,8 +265,8 @@ fn clamping(site: &Site, plan: &Plan) -> Vec<Rule> {
     let Some(tun) = site.tun() else {
         return Vec::new();
     };
-    let doors = doors(site, plan);
-    let onward = doors
+    let devices = direction_devices(site, plan);
+    let onward = devices
         .as_ref()
         .map(|[_, onward]| (Field::InDevice, &**onward));
     let ways = [(Field::InDevice, tun), (Field::OutDevice, tun)];

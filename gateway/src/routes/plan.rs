@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     /// The `fwd` policies.
     pub passing: Vec<Entry>,
     /// Whether decrypted packets that only `in` or only `fwd` policies let through are delivered by separate devices.
-    pub has_doors: bool,
+    pub has_direction_devices: bool,
     /// UDP ports at which protected packets arrive.
     pub udp_ports: BTreeSet<u16>,
     /// Pairs of outer addresses (the gateway's, the peer's) between which policies protect traffic too: both ends are

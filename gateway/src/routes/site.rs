@@ -87,7 +87,7 @@ impl Site {
 
     /// The devices for decrypted packets that only `in` policies let through, and for those that only `fwd` policies
     /// do. Their names are longer than the TUN device's; the kernel's limit is 15 characters.
-    pub(crate) fn doors(&self) -> [String; 2] {
+    pub(crate) fn direction_devices(&self) -> [String; 2] {
         ["in", "fwd"].map(|way| format!("{}-{way}", self.name))
     }
 

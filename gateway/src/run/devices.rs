@@ -5,7 +5,7 @@
 //! device without a gateway loses traffic; if the route disappeared, the next matching route would carry the traffic
 //! unencrypted. Packets routed into a device without an association, or without a gateway, are dropped.
 //!
-//! Also the *doors*: two devices for decrypted packets that only `in` or only `fwd` policies allow.
+//! Also the *direction devices*: two devices for decrypted packets that only `in` or only `fwd` policies allow.
 
 use super::forward::{fault, is_as_before};
 use super::interface;
@@ -28,7 +28,7 @@ pub(super) struct Devices {
     held: BTreeMap<Arc<str>, Device>,
     alias: String,
     first: String,
-    has_doors: bool,
+    has_direction_devices: bool,
     trains: bool,
     warn: Warn,
 }
@@ -46,7 +46,7 @@ impl Devices {
             held: BTreeMap::new(),
             alias: site.alias(),
             first: site.name().to_owned(),
-            has_doors: false,
+            has_direction_devices: false,
             trains,
             warn: Arc::clone(warn),
         }
@@ -74,41 +74,45 @@ impl Devices {
     /// Makes the two devices by which the kernel distinguishes whether `in` or `fwd` policies allow a packet, where
     /// these can differ. They stay as long as the gateway runs: packets checked against older policies may still be
     /// queued.
-    pub(super) fn open_doors(&mut self, site: &Site, netlink: &mut Netlink) -> io::Result<()> {
+    pub(super) fn open_direction_devices(
+        &mut self,
+        site: &Site,
+        netlink: &mut Netlink,
+    ) -> io::Result<()> {
         for (number, name) in [IN_ONLY_DEVICE, FWD_ONLY_DEVICE]
             .into_iter()
-            .zip(site.doors())
+            .zip(site.direction_devices())
         {
             if self.tunnels.get(number).is_none() {
-                let door = self.make_door(&name, netlink)?;
-                self.tunnels.set(number, Some(Arc::new(door)));
+                let device = self.make_direction_device(&name, netlink)?;
+                self.tunnels.set(number, Some(Arc::new(device)));
             }
         }
-        self.has_doors = true;
+        self.has_direction_devices = true;
         Ok(())
     }
 
     /// Whether the two devices exist.
-    pub(super) fn has_doors(&self) -> bool {
-        self.has_doors
+    pub(super) fn has_direction_devices(&self) -> bool {
+        self.has_direction_devices
     }
 
-    fn make_door(&self, name: &str, netlink: &mut Netlink) -> io::Result<Tun> {
+    fn make_direction_device(&self, name: &str, netlink: &mut Netlink) -> io::Result<Tun> {
         let options = TunOptions {
             offloads: self.trains,
             ..TunOptions::named(name)
         };
-        let door = Tun::open(&options, &self.warn).map_err(|why| {
+        let device = Tun::open(&options, &self.warn).map_err(|why| {
             io::Error::other(format!(
                 "`in` and `fwd` policies that differ need the device {name} beside {}, which cannot be created: {why}",
                 self.first
             ))
         })?;
         interface::prepare(name, &self.warn);
-        // No route leads back through a door: even a loose reverse path check allows that only for a device with an
+        // No route leads back through a device: even a loose reverse path check allows that only for a device with an
         // address.
-        netlink.add_dummy_address(door.index)?;
-        Ok(door)
+        netlink.add_dummy_address(device.index)?;
+        Ok(device)
     }
 
     /// Makes every device that is named; `mtu` is the largest packet that it carries, where that is known.

@@ -7,13 +7,14 @@ mod watch;
 use super::devices::Devices;
 use super::forward::Plaintext;
 use super::icmp_validation::{self, Databases};
+use super::nat_keepalives::{self, NatKeepalives};
 use super::native;
 use super::outer_network::OuterNetwork;
 use super::senders;
 use super::sockets::{self, Sockets};
 use super::{RunOptions, interface};
 use crate::failure::Failure;
-use crate::handover::{self, Inheritance, Parting};
+use crate::handover::{self, Inheritance, PassedDescriptors};
 use crate::plane::{Kernel, Unsupported};
 use crate::routes::Site;
 use crate::routes::installed::Installed;
@@ -25,9 +26,9 @@ use dataplane::iv::IvSource;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
-use ipsec::sa::{Sa, SaConfig, SaId};
+use ipsec::sa::{Sa, SaConfig};
 use ipsec::tunnel::Outer;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -47,8 +48,7 @@ pub(super) struct Host {
     senders: Senders,
     /// This host's addresses, as last read.
     local: Vec<IpAddr>,
-    /// When the last keepalive was sent for an association.
-    reminded: HashMap<SaId, u64>,
+    nat_keepalives: NatKeepalives,
     /// Random bits for dummy packets.
     random: IvSource,
     engine: Option<DataPlane>,
@@ -91,7 +91,7 @@ impl Host {
             plan: None,
             senders: senders::of_this_process(warn),
             local: Vec::new(),
-            reminded: HashMap::new(),
+            nat_keepalives: NatKeepalives::default(),
             random: IvSource::from_system()
                 .map_err(|error| Failure::new(format!("no random numbers: {error}")))?,
             engine: None,
@@ -187,7 +187,10 @@ impl Host {
     }
 
     /// The descriptors that the next gateway can use, once the threads have stopped.
-    pub(super) fn part(&self, options: &RunOptions) -> (Parting, Vec<OwnedFd>) {
+    pub(super) fn descriptors_to_pass(
+        &self,
+        options: &RunOptions,
+    ) -> (PassedDescriptors, Vec<OwnedFd>) {
         let (mut descriptors, mut sockets) = (Vec::new(), Vec::new());
         let tun = self.plaintext.share().map(|(queue, abilities)| {
             descriptors.push(queue);
@@ -197,13 +200,13 @@ impl Host {
             sockets.push(need);
             descriptors.push(socket);
         }
-        let parting = Parting {
+        let passed = PassedDescriptors {
             format: handover::FORMAT,
             tun,
             sockets,
             outer: outer_of(options),
         };
-        (parting, descriptors)
+        (passed, descriptors)
     }
 
     /// The threads' counters.
@@ -228,21 +231,12 @@ impl Host {
         devices.map(|(name, _)| name).collect()
     }
 
-    /// RFC 3948 4: an association that has sent nothing for its keepalive interval sends a NAT keepalive.
-    pub(super) fn remind(&mut self, snapshot: &Snapshot, now: u64) {
-        for sa in snapshot.sas().filter(|sa| sa.config.keepalive > 0) {
-            let config = &sa.config;
-            let reminded = self.reminded.get(&config.id).copied().unwrap_or(0);
-            let tally = sa.state.usage();
-            let last = tally.last_used.max(reminded).max(tally.created);
-            if self.local.contains(&config.source) && now >= last + u64::from(config.keepalive) {
-                // RFC 3948 2.3: the single byte 0xff.
-                self.sockets
-                    .send_aside(&Outer::without_inner(config), &[0xff]);
-                self.reminded.insert(config.id, now);
-            }
+    /// Sends the NAT keepalives that are due.
+    pub(super) fn send_nat_keepalives(&mut self, snapshot: &Snapshot, now: u64) {
+        for outer in self.nat_keepalives.take_due(snapshot, &self.local, now) {
+            self.sockets
+                .send_out_of_band(&outer, &nat_keepalives::CONTENT);
         }
-        self.reminded.retain(|id, _| snapshot.find(id).is_some());
     }
 
     /// RFC 4303 2.6: an association that has sent nothing for its dummy interval sends a dummy packet.
@@ -262,7 +256,7 @@ impl Host {
     pub(super) fn send_dummy(&mut self, sa: &Sa, now: u64) {
         if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
             let outer = Outer::without_inner(&sa.config);
-            self.sockets.send_aside(&outer, &packet);
+            self.sockets.send_out_of_band(&outer, &packet);
         }
     }
 
@@ -342,7 +336,7 @@ impl Kernel for Host {
         self.put_rings(snapshot)?;
         if snapshot.in_and_fwd_differ() && self.forward().is_none() {
             let (site, netlink) = self.installed.site_and_netlink();
-            self.devices.open_doors(site, netlink)?;
+            self.devices.open_direction_devices(site, netlink)?;
         }
         self.open_devices(snapshot)?;
         let plan = self.plan(snapshot, &needs);

@@ -20,10 +20,10 @@ use crate::apply;
 use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
 use crate::events::{Event, What};
 use crate::failure::Failure;
-use crate::handover::Parting;
+use crate::handover::PassedDescriptors;
 use crate::memory;
 use crate::plane::OwnPlane;
-use crate::rekey::Course;
+use crate::rekey::RekeyProgress;
 use crate::report;
 use crate::routes::Site;
 use crate::routes::monitor::Monitor;
@@ -69,7 +69,7 @@ pub(super) struct Gateway {
     told_unlocked: bool,
     monitor: Monitor,
     removals: Removals,
-    rekey: Option<Course>,
+    rekey: Option<RekeyProgress>,
     /// Whether another process replaces this one.
     is_replaced: bool,
     /// Whether addresses of this host have changed since they were last read.
@@ -157,9 +157,9 @@ impl Gateway {
     }
 
     fn bring_up(&mut self, text: &SetkeyText) -> Result<(), Failure> {
-        let obeyed = memory::with_keys(|| apply::apply(&mut self.plane, text, now()));
-        let obeyed = obeyed.map_err(Failure::new)?;
-        for warning in &obeyed.warnings {
+        let applied = memory::with_keys(|| apply::apply(&mut self.plane, text, now()));
+        let applied = applied.map_err(Failure::new)?;
+        for warning in &applied.warnings {
             eprint!("{warning}");
         }
         for warning in report::rivals(&Snapshot::default(), &self.snapshot()) {
@@ -194,7 +194,7 @@ impl Gateway {
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
-            let heard = self.server.wait(&others, time).map_err(Failure::new)?;
+            let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
                 Some(Signal::Stop(name)) => {
                     println!("esplanade: {name}, stopping");
@@ -204,7 +204,7 @@ impl Gateway {
                 None => {}
             }
             let mut end = None;
-            for (id, request) in heard.requests {
+            for (id, request) in received.requests {
                 if let Next::Stop {
                     take_away,
                     asked_by,
@@ -217,8 +217,8 @@ impl Gateway {
             if let Some(end) = end {
                 return Ok(end);
             }
-            self.hear_notices()?;
-            self.hear_news();
+            self.handle_notices()?;
+            self.handle_notifications();
             if Instant::now() >= next_tick {
                 next_tick += Duration::from_secs(1);
                 self.tick();
@@ -255,7 +255,7 @@ impl Gateway {
 
     fn serve_one(&mut self, id: ClientId, request: Request) -> Next {
         let answer = match request {
-            Request::Setkey(text) => self.obey(&text),
+            Request::Setkey(text) => self.apply_text(&text),
             Request::Reload(text) => self.reload(text),
             Request::Rekey(request) => self.rekey(request),
             Request::Status => Answer::Status(Box::new(self.status())),
@@ -319,7 +319,7 @@ impl Gateway {
         })
     }
 
-    fn tell(&mut self, what: What) {
+    fn report_event(&mut self, what: What) {
         if matches!(
             what,
             What::SaExpired(_) | What::SaExhausted(_) | What::Mapping { .. }
@@ -328,13 +328,13 @@ impl Gateway {
         }
         let time = dataplane::clock::today();
         let event = Event { time, what };
-        self.server.tell(&Answer::Event(event));
+        self.server.publish(&Answer::Event(event));
     }
 
     /// The end: packets in flight are sent, then the rules are removed if requested.
     fn finish(mut self, take_away: bool, asked_by: Option<ClientId>) -> Result<(), Failure> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
-        self.tell(What::Stopping);
+        self.report_event(What::Stopping);
         self.plane.kernel().stop();
         self.plane.numbers().finish();
         let outcome = if take_away { self.take_away() } else { Ok(()) };
@@ -354,11 +354,11 @@ impl Gateway {
 
     /// Descriptors for the process that takes over. Without them it opens its own.
     fn hand_over(&mut self, to: Option<ClientId>) -> Answer {
-        let (parting, descriptors) = self.plane.kernel().part(&self.options);
+        let (parting, descriptors) = self.plane.kernel().descriptors_to_pass(&self.options);
         let passed = to.map(|id| self.server.pass(id, &descriptors));
         Answer::Left(match passed {
             Some(Ok(())) => parting,
-            _ => Parting::default(),
+            _ => PassedDescriptors::default(),
         })
     }
 

@@ -94,20 +94,20 @@ impl OuterNetwork {
             ))
         })?;
         let (orders, received) = channel();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let warn = Arc::clone(warn);
         let work = move || {
             let moved = settle(&file, drop_privileges, &warn);
             let arrived = moved.is_ok();
-            if tell.send(moved).is_ok() && arrived {
-                open_as_told(&received);
+            if sender.send(moved).is_ok() && arrived {
+                open_on_request(&received);
             }
         };
         std::thread::Builder::new()
             .name("outer-netns".into())
             .spawn(work)
             .map_err(Failure::new)?;
-        let (netlink, xfrm) = told.recv().map_err(Failure::new)?.map_err(|error| {
+        let (netlink, xfrm) = receiver.recv().map_err(Failure::new)?.map_err(|error| {
             Failure::new(format!(
                 "--outer-netns: cannot enter {} ({error}): it must be a network namespace, and entering it needs root",
                 path.display()
@@ -143,7 +143,7 @@ fn settle(
     Ok((Netlink::open()?, XfrmPlane::open().ok()))
 }
 
-fn open_as_told(orders: &Receiver<Order>) {
+fn open_on_request(orders: &Receiver<Order>) {
     for order in orders {
         let (family, kind, protocol) = order.socket;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

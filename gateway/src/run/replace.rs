@@ -43,8 +43,8 @@ pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     }
     let left = Client::connect(&path).and_then(|client| client.ask_to_leave(&Request::Leave));
     match left.map_err(Failure::new)? {
-        (Answer::Left(parting), descriptors) => {
-            let inheritance = Inheritance::of(parting, descriptors);
+        (Answer::Left(passed), descriptors) => {
+            let inheritance = Inheritance::of(passed, descriptors);
             super::begin(options, prepared, inheritance)
         }
         (Answer::Refused(why), _) => Err(kept(why)),

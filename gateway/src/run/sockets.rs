@@ -190,7 +190,7 @@ impl Sockets {
     }
 
     /// Sends one packet made by the gateway itself, outside of the data plane.
-    pub(super) fn send_aside(&mut self, outer: &Outer, packet: &[u8]) -> bool {
+    pub(super) fn send_out_of_band(&mut self, outer: &Outer, packet: &[u8]) -> bool {
         let mut asides = self.asides.iter_mut();
         asides.any(|aside| aside.send(outer, packet))
     }

@@ -98,7 +98,7 @@ impl Chosen {
     }
 
     /// The user to whom a folder that root has left is given.
-    pub(super) fn heir(&self) -> Option<&User> {
+    pub(super) fn new_owner(&self) -> Option<&User> {
         self.hands_over.then_some(&self.user)
     }
 }

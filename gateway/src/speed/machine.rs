@@ -22,7 +22,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn look() -> Self {
+    pub(super) fn read() -> Self {
         let of = |wanted: FeatureState| {
             let states = multibuffer::feature_states().into_iter();
             states

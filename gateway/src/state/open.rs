@@ -34,7 +34,7 @@ pub(crate) struct Wanted<'a> {
     /// `--fresh-keys`.
     pub fresh_keys: bool,
     /// The user who becomes the owner of the folder and its files, if they are root's.
-    pub heir: Option<&'a User>,
+    pub new_owner: Option<&'a User>,
     /// The control socket, which no other gateway has.
     pub control: &'a Path,
     /// The record of the last gateway of this boot.
@@ -51,7 +51,7 @@ pub(crate) fn open(wanted: &Wanted<'_>, warn: &Warn) -> Result<Numbers, Failure>
         None => default_folder(wanted.control),
     };
     let name = folder.join(NAME);
-    match Folder::make_for(&name, "--state", wanted.heir) {
+    match Folder::make_for(&name, "--state", wanted.new_owner) {
         Ok(folder) => open_in(&folder, &name, wanted, warn).map(Numbers::Kept),
         // The folder is only a default, and not every user may write there.
         Err(error) if wanted.folder.is_none() => Ok(not_kept(&error.to_string(), warn)),
@@ -104,7 +104,7 @@ fn open_in(
         }
         Err(why) => return Err(Failure::new(why)),
     };
-    if let Some(user) = wanted.heir {
+    if let Some(user) = wanted.new_owner {
         folder.hand_over(user).map_err(fail)?;
     }
     Ok(Keeping::new(begin(store, &place)?, place, lock, warn))

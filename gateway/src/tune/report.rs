@@ -100,14 +100,14 @@ impl Scope<'_> {
 
     fn spots(&self, setting: &Setting, state: &mut State) -> Vec<Spot> {
         if let Place::Told(look) = setting.place {
-            let told = look(self.host).map(|value| Spot {
+            let shown = look(self.host).map(|value| Spot {
                 target: setting.name.to_owned(),
                 current: Some(value),
                 proposal: None,
                 problem: None,
                 before: None,
             });
-            return told.into_iter().collect();
+            return shown.into_iter().collect();
         }
         let targets = table::spots(&setting.place, self.host, self.devices, self.tun);
         let processors = table::count_processors(self.host);
@@ -242,8 +242,8 @@ impl Row {
             let current = |spot: &Spot| spot.current.clone().unwrap_or_else(|| "?".to_owned());
             all.extend(self.spots.iter().map(current));
         }
-        let mut told = std::collections::BTreeSet::new();
-        all.retain(|text| told.insert(text.clone()));
+        let mut shown = std::collections::BTreeSet::new();
+        all.retain(|text| shown.insert(text.clone()));
         all.join(" / ")
     }
 }

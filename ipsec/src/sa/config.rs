@@ -98,8 +98,8 @@ pub struct SaConfig {
     pub ah_align8: bool,
     /// Whether nothing is sent by it yet: policies and devices use another one until its peer is known to have the key.
     pub is_standby: bool,
-    /// Whether IKE negotiated it: its keys exist in memory alone, so none of its numbers are stored, and it belongs to no
-    /// setkey file.
+    /// Whether IKE negotiated it: its keys exist in memory alone, so none of its numbers are stored, and it belongs to
+    /// no setkey file.
     pub is_negotiated: bool,
 }
 

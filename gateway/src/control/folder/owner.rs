@@ -82,7 +82,7 @@ impl Folder {
 
     /// Only root, this user, the gateways' user and the user that this process is about to become may write.
     pub(super) fn check_owner(&self, found: &Stat, place: &Path) -> Result<(), BadFolder> {
-        let is_trusted = User::is_trusted(found.st_uid) || self.heir == Some(found.st_uid);
+        let is_trusted = User::is_trusted(found.st_uid) || self.new_owner == Some(found.st_uid);
         if is_trusted && found.st_mode & WRITABLE_BY_OTHERS == 0 {
             return Ok(());
         }

@@ -162,8 +162,8 @@ fn nonsense_is_answered_and_leads_to_nothing() {
     let mut server = bind(&folder).unwrap();
     let mut client = UnixStream::connect(folder.socket()).unwrap();
     client.write_all(b"{\"setkey\": 7}\n").unwrap();
-    let heard = server.wait(&[], Duration::from_secs(5)).unwrap();
-    assert!(heard.requests.is_empty());
+    let received = server.wait(&[], Duration::from_secs(5)).unwrap();
+    assert!(received.requests.is_empty());
     let mut line = String::new();
     BufReader::new(client).read_line(&mut line).unwrap();
     assert!(line.contains("invalid request"), "{line}");
@@ -175,12 +175,12 @@ fn listeners_hear_every_event_until_they_leave() {
     let mut server = bind(&folder).unwrap();
     let path = folder.socket();
     let listener = std::thread::spawn(move || -> Result<usize, NoAnswer> {
-        let mut heard = 0;
+        let mut received = 0;
         Asker::connect(&path)?.follow(&Request::Events, |_| {
-            heard += 1;
-            heard < 3
+            received += 1;
+            received < 3
         })?;
-        Ok(heard)
+        Ok(received)
     });
     while !server.clients.values().any(|client| client.listens) {
         for (id, _) in server
@@ -192,7 +192,7 @@ fn listeners_hear_every_event_until_they_leave() {
         }
     }
     for _ in 0..3 {
-        server.tell(&Answer::Done);
+        server.publish(&Answer::Done);
     }
     server.flush(Duration::from_secs(5));
     assert_eq!(listener.join().unwrap().unwrap(), 3);

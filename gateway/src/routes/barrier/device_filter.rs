@@ -288,7 +288,7 @@ impl Barrier for DeviceFilters {
     }
 
     fn faults(&mut self) -> Vec<String> {
-        faults::told(self.unreached.values())
+        faults::described(self.unreached.values())
     }
 
     fn dropped(&mut self) -> Option<(&'static str, u64)> {

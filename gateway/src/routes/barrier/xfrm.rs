@@ -85,7 +85,7 @@ impl XfrmPolicies {
         let site = &self.site;
         let is_ours = |device: &Device| {
             site.tun() == Some(&device.name)
-                || site.tun().is_some() && site.doors().contains(&device.name)
+                || site.tun().is_some() && site.direction_devices().contains(&device.name)
                 || device.alias == site.alias()
         };
         let (ours, others) = all.into_iter().partition(is_ours);

@@ -96,12 +96,12 @@ fn what_no_policy_names_is_asked_for_its_addresses_alone() {
         assert_eq!(rules[before..before + 2], *first, "{name}");
     }
     // Rules for decrypted packets that policies let through in one direction only come first.
-    let doors = Plan {
-        has_doors: true,
+    let devices = Plan {
+        has_direction_devices: true,
         ..plan
     };
-    let arriving = whole_chain(&site(), &doors, "arriving");
-    assert_eq!(arriving[2..4], drops(&doors.arriving));
+    let arriving = whole_chain(&site(), &devices, "arriving");
+    assert_eq!(arriving[2..4], drops(&devices.arriving));
 }
 
 #[test]
@@ -268,8 +268,8 @@ fn without_a_tun_device_no_device_is_trusted_and_the_rings_copies_are_dropped() 
 
 #[test]
 fn what_policies_let_through_one_way_alone_goes_no_other_way() {
-    let plan = |has_doors| Plan {
-        has_doors,
+    let plan = |has_direction_devices| Plan {
+        has_direction_devices,
         ..plan()
     };
     let by = |device| when().device(Field::InDevice, [device], false);

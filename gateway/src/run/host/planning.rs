@@ -18,7 +18,7 @@ impl Host {
     pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> Plan {
         let mut plan = Plan {
             udp_ports: sockets::udp_ports(needs),
-            has_doors: self.devices.has_doors(),
+            has_direction_devices: self.devices.has_direction_devices(),
             senders: self.senders.clone(),
             ..Plan::default()
         };

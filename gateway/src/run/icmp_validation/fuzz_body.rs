@@ -49,7 +49,7 @@ fn after_a_hundred_packets() -> &'static Snapshot {
         let lowered = compile(SAS.as_bytes(), Forwarding::WithIn, &mut NoNames);
         let commands = lowered.map(|lowered| lowered.commands).unwrap_or_default();
         let mut plane = Recorder::default();
-        plane.apply(&commands).expect("a plane in memory obeys");
+        plane.apply(&commands).expect("a plane in memory applies");
         let snapshot = plane.snapshot();
         assert_eq!(snapshot.sas().count(), 3);
         for sa in snapshot.sas() {

@@ -66,15 +66,15 @@ impl Gateway {
         let snapshot = self.snapshot();
         let rivals = snapshot.shadowed().into_iter();
         let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
-        let association = |told: &SaReport| {
-            let place = snapshot.find(&told.config.id);
+        let association = |held: &SaReport| {
+            let place = snapshot.find(&held.config.id);
             let moved_to =
                 place.and_then(|place| snapshot.sa(place).state.observed_peer_endpoint());
             let carrier = place.and_then(|place| rivals.get(&place).copied());
             SaStatus {
                 moved_to,
                 carried_by: carrier.map(|sa| SaName::of(&snapshot.sa(sa).config)),
-                ..report::association(told)
+                ..report::association(held)
             }
         };
         status.associations = sas.iter().map(association).collect();

@@ -13,7 +13,7 @@ use ipsec::database::Snapshot;
 use zeroize::Zeroizing;
 
 impl Gateway {
-    pub(super) fn obey(&mut self, text: &SetkeyText) -> Answer {
+    pub(super) fn apply_text(&mut self, text: &SetkeyText) -> Answer {
         let (outcome, rivals) = if text.dry_run {
             let mut recorder = Recorder::over(self.plane.draft());
             (apply::apply(&mut recorder, text, now()), Vec::new())
@@ -21,11 +21,11 @@ impl Gateway {
             self.change(|plane| apply::apply(plane, text, now()))
         };
         match outcome {
-            Ok(mut obeyed) => {
-                obeyed.warnings.extend(about(&rivals, text));
+            Ok(mut applied) => {
+                applied.warnings.extend(about(&rivals, text));
                 Answer::Setkey {
-                    output: obeyed.output,
-                    warnings: obeyed.warnings,
+                    output: applied.output,
+                    warnings: applied.warnings,
                 }
             }
             Err(failure) => Answer::Refused(failure.to_string()),
@@ -83,7 +83,7 @@ impl Gateway {
         let before = self.snapshot();
         let outcome = work(&mut self.plane);
         self.relax_rp_filter();
-        self.tell_changes(&before);
+        self.report_changes(&before);
         let rivals = report::rivals(&before, &self.snapshot());
         drop(before);
         self.plane.drain();
@@ -92,10 +92,10 @@ impl Gateway {
     }
 
     /// Sends an event for each association and policy that has changed.
-    fn tell_changes(&mut self, before: &Snapshot) {
+    fn report_changes(&mut self, before: &Snapshot) {
         let after = self.snapshot();
         for what in report::changes(before, &after) {
-            self.tell(what);
+            self.report_event(what);
         }
     }
 }

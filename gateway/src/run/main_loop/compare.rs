@@ -12,7 +12,7 @@ use std::io;
 use std::time::Instant;
 
 impl Gateway {
-    pub(super) fn hear_news(&mut self) {
+    pub(super) fn handle_notifications(&mut self) {
         let news = self.monitor.take();
         self.addresses_changed |= news.addresses || news.lost;
         if news.ours || news.addresses || news.lost {
@@ -63,12 +63,12 @@ impl Gateway {
             .cloned()
             .collect();
         if !back.is_empty() {
-            self.tell_restored(back.join(", "));
+            self.report_restored(back.join(", "));
         }
         match (left.is_empty(), outcome) {
             (true, _) => {}
-            (false, Ok(())) => self.tell_missing(left.join(", ")),
-            (false, Err(why)) => self.tell_missing(format!("{}: {why}", left.join(", "))),
+            (false, Ok(())) => self.report_missing(left.join(", ")),
+            (false, Err(why)) => self.report_missing(format!("{}: {why}", left.join(", "))),
         }
     }
 
@@ -79,7 +79,7 @@ impl Gateway {
         if installed.is_open()
             && let Err(error) = installed.restore_barriers()
         {
-            self.tell_missing(format!("{}: {error}", missing.join(", ")));
+            self.report_missing(format!("{}: {error}", missing.join(", ")));
         }
         (self.warnings.warn_once())(
             "another program repeatedly removes what keeps traffic protected: it is now restored once per second, \
@@ -104,18 +104,18 @@ impl Gateway {
         outcome.and(loosened.map(drop))
     }
 
-    fn tell_restored(&mut self, what: String) {
+    fn report_restored(&mut self, what: String) {
         let times = self.removals.restored(Instant::now(), what.clone());
         (self.warnings.warn_once())(
             "another program removed what keeps traffic protected, and it was restored: see `esplanade events` for \
              what and when, `esplanade status` for how often",
         );
-        self.tell(What::Restored { what, times });
+        self.report_event(What::Restored { what, times });
     }
 
-    fn tell_missing(&mut self, what: String) {
+    fn report_missing(&mut self, what: String) {
         if self.removals.stands(&what) {
-            self.tell(What::Missing { what });
+            self.report_event(What::Missing { what });
         }
     }
 

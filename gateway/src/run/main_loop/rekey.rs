@@ -6,7 +6,7 @@ use crate::events::What;
 use crate::failure::Failure;
 use crate::memory;
 use crate::plane::{Kernel as _, Plane as _};
-use crate::rekey::{Course, Pace, RekeyPlan, Step, Turn};
+use crate::rekey::{Pace, RekeyPlan, RekeyProgress, Step, Turn};
 use crate::status::{RekeyPeer, RekeyStatus};
 use dataplane::clock::now;
 use ipsec::command::Refused;
@@ -62,19 +62,19 @@ impl Gateway {
 
     /// The same command again: with other waiting times, or for peers that were returned to the old keys.
     fn go_on_with_rekey(&mut self, plan: RekeyPlan, pace: Pace) -> Reported {
-        let Some(course) = self.rekey.as_mut() else {
+        let Some(progress) = self.rekey.as_mut() else {
             return Err(Failure::new("no rekey is in progress"));
         };
-        let name = course.name().to_owned();
-        if !plan.install.is_empty() || !course.is_of(&plan.known) {
+        let name = progress.name().to_owned();
+        if !plan.install.is_empty() || !progress.is_of(&plan.known) {
             return Err(Failure::new(format!(
                 "a rekey from {name} is in progress (`esplanade status`): wait for its end, or abort it with \
                  `esplanade rekey --abort`"
             )));
         }
-        course.go_on(pace, now());
-        self.look_at_rekey();
-        Ok((self.told_of_rekey(&name), plan.warnings))
+        progress.go_on(pace, now());
+        self.check_rekey();
+        Ok((self.rekey_text(&name), plan.warnings))
     }
 
     fn install(&mut self, plan: RekeyPlan, pace: Pace, text: &SetkeyText) -> Reported {
@@ -91,24 +91,24 @@ impl Gateway {
         outcome.map_err(|refused| Failure::new(plan.blame(&refused, text)))?;
         let (name, warnings) = (plan.name().to_owned(), plan.warnings);
         let snapshot = self.snapshot();
-        let course = Course::new(&name, plan.peers, pace, &snapshot, now());
-        for (peer, _) in course.describe(&snapshot, now()) {
-            self.tell(What::Rekey {
+        let progress = RekeyProgress::new(&name, plan.peers, pace, &snapshot, now());
+        for (peer, _) in progress.describe(&snapshot, now()) {
+            self.report_event(What::Rekey {
                 peer,
                 step: "begun".to_owned(),
             });
         }
         drop(snapshot);
-        self.rekey = Some(course);
-        self.look_at_rekey();
-        Ok((self.told_of_rekey(&name), warnings))
+        self.rekey = Some(progress);
+        self.check_rekey();
+        Ok((self.rekey_text(&name), warnings))
     }
 
-    fn told_of_rekey(&self, name: &str) -> String {
+    fn rekey_text(&self, name: &str) -> String {
         let mut text = format!("{name}: new keys are installed\n");
         for peer in self
             .rekey_status()
-            .map(|told| told.peers)
+            .map(|status| status.peers)
             .unwrap_or_default()
         {
             text += &format!("  {}: {}\n", peer.peer, peer.state);
@@ -117,14 +117,14 @@ impl Gateway {
     }
 
     fn abort_rekey(&mut self) -> Reported {
-        let Some(mut course) = self.rekey.take() else {
+        let Some(mut progress) = self.rekey.take() else {
             return Err(Failure::new("no rekey is in progress"));
         };
-        let steps = course.abort(&self.snapshot(), now());
+        let steps = progress.abort(&self.snapshot(), now());
         let nothing = steps.is_empty();
-        self.take_steps(&mut course, steps);
-        let name = course.name().to_owned();
-        self.rekey = Some(course);
+        self.take_steps(&mut progress, steps);
+        let name = progress.name().to_owned();
+        self.rekey = Some(progress);
         if nothing {
             Err(Failure::new(format!(
                 "every peer of the rekey from {name} uses the new keys already or was rolled back: for other keys, \
@@ -132,7 +132,7 @@ impl Gateway {
             )))
         } else {
             Ok((
-                self.told_of_rekey(&name).replace(
+                self.rekey_text(&name).replace(
                     "new keys are installed",
                     "rolled back for peers that have not used the new keys",
                 ),
@@ -143,27 +143,27 @@ impl Gateway {
 
     /// Once a second: checks what has arrived, carries out the steps that are due, and sends a dummy packet to each
     /// peer.
-    pub(super) fn look_at_rekey(&mut self) {
-        let Some(mut course) = self.rekey.take() else {
+    pub(super) fn check_rekey(&mut self) {
+        let Some(mut progress) = self.rekey.take() else {
             return;
         };
         let snapshot = self.snapshot();
-        let steps = course.look(&snapshot, now());
+        let steps = progress.due_steps(&snapshot, now());
         drop(snapshot);
-        self.take_steps(&mut course, steps);
+        self.take_steps(&mut progress, steps);
         let snapshot = self.snapshot();
-        for name in course.messengers() {
+        for name in progress.messengers() {
             if let Some(sa) = name.find(&snapshot) {
                 self.plane.kernel().send_dummy(sa, now());
             }
         }
         drop(snapshot);
-        if !course.is_over() {
-            self.rekey = Some(course);
+        if !progress.is_over() {
+            self.rekey = Some(progress);
         }
     }
 
-    fn take_steps(&mut self, course: &mut Course, steps: Vec<Step>) {
+    fn take_steps(&mut self, progress: &mut RekeyProgress, steps: Vec<Step>) {
         for step in steps {
             let outcome = if step.commands.is_empty() {
                 Ok(())
@@ -174,8 +174,8 @@ impl Gateway {
             };
             match outcome {
                 Ok(()) => {
-                    course.taken(&step, now());
-                    self.tell_step(&step);
+                    progress.carried_out(&step, now());
+                    self.report_step(&step);
                 }
                 Err(Refused { reason, .. }) => (self.warnings.warn_once())(&format!(
                     "the rekey with {} is stuck and will be retried: {reason}",
@@ -185,8 +185,8 @@ impl Gateway {
         }
     }
 
-    fn tell_step(&mut self, step: &Step) {
-        let told = match step.turn {
+    fn report_step(&mut self, step: &Step) {
+        let text = match step.turn {
             Turn::Follow => "the peer uses the new keys: now sending with them",
             Turn::Force => "now sending with the new keys; the peer has not used them yet",
             Turn::Finish => "done: the old associations are deleted",
@@ -197,20 +197,20 @@ impl Gateway {
             Turn::TakeBack => "rolled back: sending with the old keys",
             Turn::Forget => "rolled back: the new associations are deleted",
         };
-        self.tell(What::Rekey {
+        self.report_event(What::Rekey {
             peer: step.peer,
-            step: told.to_owned(),
+            step: text.to_owned(),
         });
     }
 
     pub(super) fn rekey_status(&self) -> Option<RekeyStatus> {
-        let course = self.rekey.as_ref()?;
-        let told = course.describe(&self.snapshot(), now());
+        let progress = self.rekey.as_ref()?;
+        let peers = progress.describe(&self.snapshot(), now());
         let peer = |(peer, state)| RekeyPeer { peer, state };
         Some(RekeyStatus {
-            file: course.name().to_owned(),
-            seconds: now().saturating_sub(course.begun()),
-            peers: told.into_iter().map(peer).collect(),
+            file: progress.name().to_owned(),
+            seconds: now().saturating_sub(progress.begun()),
+            peers: peers.into_iter().map(peer).collect(),
         })
     }
 }

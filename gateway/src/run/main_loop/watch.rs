@@ -18,7 +18,7 @@ const ACQUIRE_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL_SECONDS: u64 = 10;
 
 impl Gateway {
-    pub(super) fn hear_notices(&mut self) -> Result<(), Failure> {
+    pub(super) fn handle_notices(&mut self) -> Result<(), Failure> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&*self.bell, &mut count);
         while let Ok(notice) = self.notices.try_recv() {
@@ -33,7 +33,7 @@ impl Gateway {
                     if last.is_none_or(|last| last.elapsed() >= ACQUIRE_INTERVAL) {
                         self.acquired.insert(wanted, Instant::now());
                         let interface = self.plane.kernel().device_name(interface);
-                        self.tell(What::Acquire {
+                        self.report_event(What::Acquire {
                             policy,
                             interface,
                             source: Some(outline.source),
@@ -57,31 +57,31 @@ impl Gateway {
         let (events, followed) = self.plane.tick();
         for (id, event) in events {
             let name = SaName::from(id);
-            self.tell(match event {
+            self.report_event(match event {
                 LifetimeEvent::Soft => What::SaDying(name),
                 LifetimeEvent::Hard => What::SaExpired(name),
                 LifetimeEvent::SequenceOver => What::SaExhausted(name),
             });
         }
-        self.mind(followed);
+        self.warn_if_failed(followed);
         let snapshot = self.snapshot();
-        self.plane.kernel().remind(&snapshot, now());
+        self.plane.kernel().send_nat_keepalives(&snapshot, now());
         self.plane.kernel().send_dummies(&snapshot, now());
-        self.tell_of_moved_peers(&snapshot);
+        self.report_moved_peers(&snapshot);
         drop(snapshot);
-        self.look_at_rekey();
+        self.check_rekey();
         let totals = self.plane.kernel().totals();
         let at = Instant::now();
         self.outbound
             .read(totals.outbound.packets, totals.outbound.bytes, at);
         self.inbound
             .read(totals.inbound.packets, totals.inbound.bytes, at);
-        self.look_at_paths();
+        self.check_paths();
     }
 
     /// As the kernel with its mapping events: each new address is reported once, and the key manager should then issue
     /// `update`.
-    fn tell_of_moved_peers(&mut self, snapshot: &Snapshot) {
+    fn report_moved_peers(&mut self, snapshot: &Snapshot) {
         for sa in snapshot.sas() {
             let (id, now) = (sa.config.id, sa.state.observed_peer_endpoint());
             if self.moved.get(&id).copied() == now {
@@ -91,7 +91,7 @@ impl Gateway {
                 Some(from) => {
                     self.moved.insert(id, from);
                     let association = SaName::of(&sa.config);
-                    self.tell(What::Mapping { association, from });
+                    self.report_event(What::Mapping { association, from });
                 }
                 None => drop(self.moved.remove(&id)),
             }
@@ -101,13 +101,13 @@ impl Gateway {
 
     /// Updates the kernel's side when a counter shows a learnt path MTU, and otherwise every `CHECK_INTERVAL_SECONDS`
     /// in case addresses or routes have changed.
-    fn look_at_paths(&mut self) {
+    fn check_paths(&mut self) {
         self.plane.kernel().paths().forget_old(Instant::now());
         let changes = self.plane.kernel().paths().changes();
         if changes != self.path_changes {
             self.path_changes = changes;
             for (peer, mtu) in self.plane.kernel().paths().all() {
-                self.tell(What::PathMtu { peer, mtu });
+                self.report_event(What::PathMtu { peer, mtu });
             }
         } else if !self.ticks.is_multiple_of(CHECK_INTERVAL_SECONDS) {
             return;
@@ -118,10 +118,10 @@ impl Gateway {
     /// Updates the kernel's rules and routes to the current addresses and paths.
     pub(super) fn refresh(&mut self) {
         let followed = self.plane.refresh();
-        self.mind(followed);
+        self.warn_if_failed(followed);
     }
 
-    fn mind(&self, followed: io::Result<()>) {
+    fn warn_if_failed(&self, followed: io::Result<()>) {
         if let Err(error) = followed {
             (self.warnings.warn())(&format!(
                 "cannot update the kernel's rules and routes: {error}"

@@ -158,7 +158,7 @@ impl Gateway {
     }
 
     /// Applies the text, unless the kernel refuses it after its numbers were recalled.
-    fn obey(&mut self, text: &str, refused: bool) {
+    fn apply(&mut self, text: &str, refused: bool) {
         let mut draft = self.database.clone();
         let before = self.database.snapshot();
         if draft.apply(&commands(text), MOMENT.now, &mut || 7).is_err() {
@@ -323,16 +323,16 @@ fn play(acts: &[Act]) {
         let delete =
             |number: usize| format!("delete 192.0.2.1 192.0.2.2 esp 0x{:x};", 0x1001 + number);
         match act {
-            Act::Add(number, key) => running.obey(&text(*number, *key), false),
+            Act::Add(number, key) => running.apply(&text(*number, *key), false),
             Act::Update(number, key) => {
-                running.obey(&text(*number, *key).replace("add", "update"), false);
+                running.apply(&text(*number, *key).replace("add", "update"), false);
             }
-            Act::Delete(number) => running.obey(&delete(*number), false),
+            Act::Delete(number) => running.apply(&delete(*number), false),
             Act::Again(number, key) => {
-                running.obey(&(delete(*number) + &text(*number, *key)), false);
+                running.apply(&(delete(*number) + &text(*number, *key)), false);
             }
             Act::Refused(number, key) => {
-                running.obey(&text(*number, *key), true);
+                running.apply(&text(*number, *key), true);
             }
             Act::Send(number, count) => seen.send(running, *number, *count),
             Act::Receive(number, ahead) => seen.receive(running, *number, *ahead),
@@ -384,14 +384,14 @@ proptest! {
 fn a_number_used_twice_would_be_seen() {
     let (disk, mut seen) = (Model::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(0, 1), false);
+    gateway.apply(&text(0, 1), false);
     seen.send(&gateway, 0, 10);
     let sa = gateway.sa(0).unwrap();
     sa.state.allow_up_to(u64::MAX);
     seen.send(&gateway, 0, 2_000_000);
     disk.lose_power(0);
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(0, 1), false);
+    gateway.apply(&text(0, 1), false);
     let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         seen.send(&gateway, 0, 1);
     }));
@@ -403,7 +403,7 @@ fn a_stop_wastes_no_number_and_a_kill_at_most_a_block() {
     let disk = Model::new();
     let first_of = |disk: &Model| {
         let mut gateway = Gateway::start(disk).unwrap();
-        gateway.obey(&text(0, 1), false);
+        gateway.apply(&text(0, 1), false);
         let sa = gateway.sa(0).unwrap();
         let (first, _) = sa.state.reserve(&sa.config, 10, 1, MOMENT.now).unwrap();
         (first.0, gateway)
@@ -421,18 +421,18 @@ fn a_stop_wastes_no_number_and_a_kill_at_most_a_block() {
 fn an_update_with_other_keys_and_back_never_uses_a_number_of_either_again() {
     let (disk, mut seen) = (Model::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(0, 1), false);
+    gateway.apply(&text(0, 1), false);
     seen.send(&gateway, 0, 100);
-    gateway.obey(&text(0, 2).replace("add", "update"), false);
+    gateway.apply(&text(0, 2).replace("add", "update"), false);
     seen.send(&gateway, 0, 100);
     gateway.keeper.round(MOMENT).unwrap();
-    gateway.obey(&text(0, 1).replace("add", "update"), false);
+    gateway.apply(&text(0, 1).replace("add", "update"), false);
     seen.send(&gateway, 0, 100);
     drop(gateway);
     disk.lose_power(1);
     let mut gateway = Gateway::start(&disk).unwrap();
     for key in [2, 1] {
-        gateway.obey(&format!("flush; {}", text(0, key)), false);
+        gateway.apply(&format!("flush; {}", text(0, key)), false);
         seen.send(&gateway, 0, 100);
     }
 }
@@ -441,10 +441,10 @@ fn an_update_with_other_keys_and_back_never_uses_a_number_of_either_again() {
 fn an_update_to_the_keys_of_an_association_that_has_just_gone_takes_its_window_over() {
     let (disk, mut seen) = (Model::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(0, 1), false);
+    gateway.apply(&text(0, 1), false);
     seen.receive(&gateway, 0, 7);
-    gateway.obey(&format!("flush; {}", text(0, 2)), false);
-    gateway.obey(&text(0, 1).replace("add", "update"), false);
+    gateway.apply(&format!("flush; {}", text(0, 2)), false);
+    gateway.apply(&text(0, 1).replace("add", "update"), false);
     seen.written();
     seen.check_edges(&gateway);
 }
@@ -453,9 +453,9 @@ fn an_update_to_the_keys_of_an_association_that_has_just_gone_takes_its_window_o
 fn other_keys_wait_for_a_record_of_their_own_where_the_disk_refuses_one() {
     let (disk, mut seen) = (Model::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(1, 1), false);
+    gateway.apply(&text(1, 1), false);
     disk.set_fails(true);
-    gateway.obey(&text(1, 2).replace("add", "update"), false);
+    gateway.apply(&text(1, 2).replace("add", "update"), false);
     let sa = gateway.sa(1).unwrap();
     let send = || sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
     assert_eq!(send(), Err(Dropped::StateNotKept));
@@ -465,7 +465,7 @@ fn other_keys_wait_for_a_record_of_their_own_where_the_disk_refuses_one() {
     drop(gateway);
     disk.lose_power(0);
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(1, 2), false);
+    gateway.apply(&text(1, 2), false);
     seen.send(&gateway, 1, 10);
 }
 
@@ -486,7 +486,7 @@ fn blocks_grow_smaller_near_the_end_and_end_with_it() {
 fn what_only_receives_reserves_nothing_and_is_helped_when_it_sends_all_the_same() {
     let disk = Model::new();
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(2, 1), false);
+    gateway.apply(&text(2, 1), false);
     let sa = gateway.sa(2).unwrap();
     let send = || sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
     assert_eq!(send(), Err(Dropped::StateNotKept));
@@ -498,7 +498,7 @@ fn what_only_receives_reserves_nothing_and_is_helped_when_it_sends_all_the_same(
 fn a_disk_that_refuses_stops_a_counter_at_the_end_of_its_block() {
     let disk = Model::new();
     let mut gateway = Gateway::start(&disk).unwrap();
-    gateway.obey(&text(0, 1), false);
+    gateway.apply(&text(0, 1), false);
     let sa = gateway.sa(0).unwrap();
     disk.set_fails(true);
     let (mut sent, mut error) = (0, None);

@@ -22,14 +22,14 @@ impl Place {
         noted: Option<BootRecord>,
     ) -> (Result<Numbers, Failure>, String) {
         let said = Arc::new(Mutex::new(String::new()));
-        let told = Arc::clone(&said);
-        let warn: Warn = Arc::new(move |text: &str| *told.lock().unwrap() += text);
+        let seen = Arc::clone(&said);
+        let warn: Warn = Arc::new(move |text: &str| *seen.lock().unwrap() += text);
         let folder = self.0.join("state");
         let wanted = Wanted {
             folder: Some(&folder),
             none: false,
             fresh_keys,
-            heir: None,
+            new_owner: None,
             control: Path::new("/nowhere/control.sock"),
             noted,
         };

@@ -44,7 +44,7 @@ pub(super) fn sort(error: io::Error, device: &str, is_there: bool) -> io::Result
 }
 
 /// Faults of devices as one list: devices with the same fault share an entry.
-pub(super) fn told<'a>(faults: impl Iterator<Item = &'a (String, String)>) -> Vec<String> {
+pub(super) fn described<'a>(faults: impl Iterator<Item = &'a (String, String)>) -> Vec<String> {
     let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
     for (device, why) in faults {
         match told.iter_mut().find(|(known, _)| known == why) {
@@ -79,6 +79,6 @@ mod tests {
     fn the_same_fault_of_several_devices_is_told_once() {
         let fault = |device: &str, why: &str| (device.to_owned(), why.to_owned());
         let all = [fault("eth0", "a"), fault("eth1", "b"), fault("eth2", "a")];
-        assert_eq!(told(all.iter()), ["eth0, eth2: a", "eth1: b"]);
+        assert_eq!(described(all.iter()), ["eth0, eth2: a", "eth1: b"]);
     }
 }

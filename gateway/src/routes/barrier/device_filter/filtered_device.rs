@@ -29,7 +29,7 @@ pub(super) struct FilteredDevice {
 /// None for the gateway's own devices, which carry the tunnel's inner packets, and for the loopback device.
 pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDevice> {
     let is_ours = site.tun() == Some(&device.name)
-        || site.tun().is_some() && site.doors().contains(&device.name)
+        || site.tun().is_some() && site.direction_devices().contains(&device.name)
         || device.alias == site.alias();
     if is_ours || device.hardware == ARPHRD_LOOPBACK {
         return None;

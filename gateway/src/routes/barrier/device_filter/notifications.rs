@@ -41,30 +41,30 @@ impl DeviceNotifications {
         })
     }
 
-    fn hear(&mut self) {
+    fn read(&mut self) {
         let mut all = crate::routes::monitor::Notifications::default();
         let (gone, changed) = (&mut self.gone, &mut self.changed);
-        let mut heard = false;
+        let mut any = false;
         read_all(&self.socket, &mut all, |kind, body, _| {
-            heard = true;
+            any = true;
             let index = body.get(4..8).and_then(|bytes| bytes.try_into().ok());
             if let (RTM_DELLINK, Some(index)) = (kind, index) {
                 gone.insert(u32::from_ne_bytes(index));
             }
         });
-        *changed |= heard || all.lost || all.ours;
-        self.unseen |= heard || all.lost || all.ours;
+        *changed |= any || all.lost || all.ours;
+        self.unseen |= any || all.lost || all.ours;
     }
 
     /// Devices that were removed since the last call.
     pub(super) fn take_gone(&mut self) -> BTreeSet<u32> {
-        self.hear();
+        self.read();
         std::mem::take(&mut self.gone)
     }
 
     /// Whether there may be devices without their filters.
     pub(super) fn take_unseen(&mut self) -> bool {
-        self.hear();
+        self.read();
         std::mem::take(&mut self.unseen)
     }
 
@@ -75,7 +75,7 @@ impl DeviceNotifications {
 
     /// Whether to compare now. Changes after this call lead to another comparison.
     pub(super) fn take_due(&mut self) -> bool {
-        self.hear();
+        self.read();
         let is_old = self
             .compared
             .is_none_or(|compared| compared.elapsed() >= FULL_COMPARISON_INTERVAL);

@@ -20,24 +20,24 @@ pub(crate) struct Pace {
 }
 
 /// A rekey under way.
-pub(crate) struct Course {
+pub(crate) struct RekeyProgress {
     name: String,
     begun: u64,
     keep: u64,
-    peers: Vec<Progress>,
+    peers: Vec<PeerProgress>,
 }
 
 /// The progress of one peer.
-struct Progress {
+struct PeerProgress {
     peer: Peer,
     /// Packets received on the new inbound associations before the rekey, where their keys were in use already.
     before: Vec<u64>,
     /// When the first packet arrived on a new association.
-    heard: Option<u64>,
+    first_packet_at: Option<u64>,
     /// When to move to the new keys even if none arrived.
     move_at: Option<u64>,
     phase: Phase,
-    is_told: bool,
+    is_warned: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(crate) enum Turn {
     Forget,
 }
 
-impl Course {
+impl RekeyProgress {
     /// Begins, once the new associations are installed.
     pub(crate) fn new(
         name: &str,
@@ -85,13 +85,13 @@ impl Course {
         snapshot: &Snapshot,
         now: u64,
     ) -> Self {
-        let progress = |peer: Peer| Progress {
+        let progress = |peer: Peer| PeerProgress {
             before: counts(&peer.new.inbound, snapshot),
             peer,
-            heard: None,
+            first_packet_at: None,
             move_at: pace.wait.map(|wait| now + wait),
             phase: Phase::Waiting,
-            is_told: false,
+            is_warned: false,
         };
         Self {
             name: name.to_owned(),
@@ -135,11 +135,11 @@ impl Course {
     }
 
     /// Reads the packet counters, and returns the steps that are due.
-    pub(crate) fn look(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
+    pub(crate) fn due_steps(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
         let (begun, keep) = (self.begun, self.keep);
         let mut steps = Vec::new();
         for each in &mut self.peers {
-            each.listen(snapshot, now);
+            each.count_packets(snapshot, now);
             if let Some(turn) = each.due(begun, keep, snapshot, now) {
                 steps.push(each.step(turn, snapshot));
             }
@@ -151,9 +151,9 @@ impl Course {
     pub(crate) fn abort(&mut self, snapshot: &Snapshot, now: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         for each in &mut self.peers {
-            each.listen(snapshot, now);
+            each.count_packets(snapshot, now);
             let may = matches!(each.phase, Phase::Waiting | Phase::Moved(_));
-            if may && each.heard.is_none() {
+            if may && each.first_packet_at.is_none() {
                 steps.push(each.step(Turn::TakeBack, snapshot));
             }
         }
@@ -161,7 +161,7 @@ impl Course {
     }
 
     /// Records that a step was carried out.
-    pub(crate) fn taken(&mut self, step: &Step, now: u64) {
+    pub(crate) fn carried_out(&mut self, step: &Step, now: u64) {
         for each in &mut self.peers {
             if each.peer.address != step.peer {
                 continue;
@@ -170,31 +170,33 @@ impl Course {
                 Turn::Follow | Turn::Force => each.phase = Phase::Moved(now),
                 Turn::TakeBack => each.phase = Phase::TakenBack(now),
                 Turn::Finish | Turn::Forget => each.phase = Phase::Done,
-                Turn::Unanswered => each.is_told = true,
+                Turn::Unanswered => each.is_warned = true,
             }
         }
     }
 
     /// The associations on which dummy packets show the peers that we have the new keys.
     pub(crate) fn messengers(&self) -> impl Iterator<Item = SaReference> {
-        let telling = |each: &&Progress| matches!(each.phase, Phase::Waiting | Phase::Moved(_));
-        let peers = self.peers.iter().filter(telling);
+        let is_unfinished =
+            |each: &&PeerProgress| matches!(each.phase, Phase::Waiting | Phase::Moved(_));
+        let peers = self.peers.iter().filter(is_unfinished);
         peers.filter_map(|each| each.peer.messenger())
     }
 
     /// The progress of each peer, as text.
     pub(crate) fn describe(&self, snapshot: &Snapshot, now: u64) -> Vec<(IpAddr, String)> {
-        let told = |each: &Progress| (each.peer.address, each.describe(self.keep, snapshot, now));
-        self.peers.iter().map(told).collect()
+        let described =
+            |each: &PeerProgress| (each.peer.address, each.describe(self.keep, snapshot, now));
+        self.peers.iter().map(described).collect()
     }
 }
 
-impl Progress {
-    fn listen(&mut self, snapshot: &Snapshot, now: u64) {
+impl PeerProgress {
+    fn count_packets(&mut self, snapshot: &Snapshot, now: u64) {
         let came = counts(&self.peer.new.inbound, snapshot);
-        let is_news = came.iter().zip(&self.before).any(|(now, then)| now > then);
-        if self.heard.is_none() && is_news {
-            self.heard = Some(now);
+        let has_arrived = came.iter().zip(&self.before).any(|(now, then)| now > then);
+        if self.first_packet_at.is_none() && has_arrived {
+            self.first_packet_at = Some(now);
         }
     }
 
@@ -204,18 +206,18 @@ impl Progress {
             now >= from.max(last).saturating_add(keep)
         };
         match self.phase {
-            Phase::Waiting if self.heard.is_some() => Some(Turn::Follow),
+            Phase::Waiting if self.first_packet_at.is_some() => Some(Turn::Follow),
             Phase::Waiting if self.move_at.is_some_and(|at| now >= at) => Some(Turn::Force),
             Phase::Waiting => {
-                let is_long = !self.is_told && now >= begun + UNANSWERED_SECONDS;
+                let is_long = !self.is_warned && now >= begun + UNANSWERED_SECONDS;
                 is_long.then_some(Turn::Unanswered)
             }
             Phase::Moved(at) => {
-                // Without new inbound associations nothing can be heard.
-                let heard = self
-                    .heard
-                    .or(self.peer.new.inbound.is_empty().then_some(at))?;
-                silent_since(at.max(heard), &self.peer.old).then_some(Turn::Finish)
+                // Without new inbound associations nothing can be first_packet_at.
+                let first_packet_at =
+                    self.first_packet_at
+                        .or(self.peer.new.inbound.is_empty().then_some(at))?;
+                silent_since(at.max(first_packet_at), &self.peer.old).then_some(Turn::Finish)
             }
             Phase::TakenBack(at) => silent_since(at, &self.peer.new).then_some(Turn::Forget),
             Phase::Done => None,
@@ -240,7 +242,7 @@ impl Progress {
 
     fn describe(&self, keep: u64, snapshot: &Snapshot, now: u64) -> String {
         let ago = |at: u64| now.saturating_sub(at);
-        match (self.phase, self.heard) {
+        match (self.phase, self.first_packet_at) {
             (Phase::Waiting, _) => match self.move_at {
                 Some(at) => format!(
                     "sending with the old keys until the peer uses the new ones, for at most {} s",
