@@ -175,3 +175,6 @@ impl Endpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,8 @@ pub(crate) struct IkeSa {
     pub scheduled_at: Option<Duration>,
     /// What IKE_AUTH works with, until it is over.
     pub auth: Option<Box<auth::Authenticating>>,
+    /// Whether both sides began one at the same time and the other one stays.
+    pub is_redundant: bool,
     /// How it ended, until the endpoint has seen it.
     pub ending: Option<Ending>,
     /// State of CREATE_CHILD_SA exchanges and collisions.
@@ -155,6 +157,7 @@ impl IkeSa {
             began_at: now,
             scheduled_at: None,
             auth: None,
+            is_redundant: false,
             ending: None,
             creating: child::Creating::default(),
         }

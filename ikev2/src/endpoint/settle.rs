@@ -237,6 +237,7 @@ impl Endpoint {
                 own
             };
             self.with(redundant, now, random, |sa, cx| {
+                sa.is_redundant = true;
                 if sa.is_initiator {
                     sa.step(
                         cx,

@@ -31,6 +31,12 @@ impl IkeSa {
     pub fn liveness_at(&self, established: &crate::ike_sa::Established) -> Option<Duration> {
         let dpd = self.connection.as_ref()?.dpd?;
         let is_idle = self.current.is_none() && self.tasks.is_empty();
+        // The other side's question answers this one's too: both together would ask twice as often.
+        let dpd = if self.is_initiator {
+            dpd
+        } else {
+            dpd + dpd / 4
+        };
         is_idle.then(|| established.heard_at.saturating_add(dpd))
     }
 }
@@ -111,7 +117,7 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &
     for payload in payloads {
         match &payload.body {
             Body::Delete(delete) if delete.protocol == Protocol::IKE => {
-                ending = Some(closed_by_peer());
+                ending = Some(closed_by_peer(sa));
             }
             Body::Delete(delete) => {
                 for spi in delete.spis() {
@@ -149,7 +155,10 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &
     }
 }
 
-fn closed_by_peer() -> Ending {
+fn closed_by_peer(sa: &IkeSa) -> Ending {
+    if sa.is_redundant {
+        return Ending::Superseded;
+    }
     Ending::Closed {
         why: "the peer deleted the IKE SA".to_owned(),
         by_peer: true,

@@ -1,0 +1,213 @@
+//! IKE SAs that are up: liveness, deletes, moves, commands.
+
+use super::*;
+
+fn up() -> Pair {
+    let mut pair = Pair::new();
+    let (left, right) = by_secret(&mut pair, b"secret", b"secret");
+    pair.configure(left, right);
+    pair.settle();
+    pair.assert_agreed(1);
+    pair
+}
+
+#[test]
+fn a_connection_that_is_taken_down_is_down_on_both_sides_and_nothing_is_left() {
+    let mut pair = up();
+    pair.left.give(Input::Down { connection: "peer" }, pair.now);
+    pair.run_for(60);
+    assert!(!pair.left.is_up() && !pair.right.is_up());
+    pair.assert_clean();
+    let is_down = |event: &Event| matches!(event, Event::Down { .. });
+    assert!(pair.left.events.iter().any(is_down) && pair.right.events.iter().any(is_down));
+    pair.left.give(Input::Up { connection: "peer" }, pair.now);
+    pair.run_for(1);
+    pair.assert_agreed(1);
+}
+
+#[test]
+fn a_connection_that_the_peer_takes_down_is_brought_up_again() {
+    let mut pair = up();
+    pair.right
+        .give(Input::Down { connection: "peer" }, pair.now);
+    pair.settle();
+    assert!(!pair.left.is_up());
+    pair.run_for(10);
+    pair.assert_agreed(1);
+}
+
+#[test]
+fn a_silent_peer_is_asked_and_lives() {
+    let mut pair = up();
+    let mut informational = 0;
+    let until = pair.now + Duration::from_secs(100);
+    pair.run_until(until, &mut |packet| {
+        informational += usize::from(packet.bytes[18] == 37);
+        Some(packet)
+    });
+    // Every 30 s one side asks and the other answers.
+    assert!((6..=8).contains(&informational), "{informational}");
+    pair.assert_agreed(1);
+    assert_eq!((pair.left.ups(), pair.right.ups()), (1, 1));
+}
+
+#[test]
+fn packets_of_child_sas_are_a_sign_of_life() {
+    let mut pair = up();
+    let mut informational = 0;
+    for _ in 0..20 {
+        for host in [&mut pair.left, &mut pair.right] {
+            let child = *host.installed.keys().next().unwrap();
+            let uses = [ChildUse {
+                child,
+                what: Use::Received,
+            }];
+            host.give(Input::ChildUse(&uses), pair.now);
+        }
+        let until = pair.now + Duration::from_secs(10);
+        pair.run_until(until, &mut |packet| {
+            informational += 1;
+            Some(packet)
+        });
+    }
+    assert_eq!(informational, 0);
+}
+
+#[test]
+fn a_dead_peer_is_noticed_and_tried_again() {
+    let mut pair = up();
+    let until = pair.now + Duration::from_secs(30 + 64);
+    pair.run_until(until, &mut |_| None);
+    assert!(!pair.left.is_up() && !pair.right.is_up());
+    assert!(pair.left.installed.is_empty() && pair.right.installed.is_empty());
+    pair.run_for(120);
+    pair.assert_agreed(1);
+}
+
+#[test]
+fn a_peer_that_starts_again_replaces_what_it_had() {
+    let mut pair = up();
+    let connection = pair.left.endpoint.shared.peers.records["peer"]
+        .connection
+        .clone();
+    pair.left = Host::new("192.0.2.1", Settings::default());
+    pair.left.dice = Dice(99);
+    let secret = Secret::new(b"secret".to_vec());
+    pair.left.secrets.add_shared_secret(SECRET, secret);
+    let before: Vec<_> = pair.right.installed.keys().copied().collect();
+    pair.left.configure(vec![(*connection).clone()], pair.now);
+    pair.settle();
+    pair.assert_agreed(1);
+    assert!(!pair.right.installed.contains_key(&before[0]));
+}
+
+#[test]
+fn a_peer_behind_a_nat_is_followed_and_a_liar_is_not() {
+    let mut pair = Pair::new();
+    let (left, mut right) = by_secret(&mut pair, b"secret", b"secret");
+    right.remote.clear();
+    right.dpd = None;
+    pair.configure(left, right);
+    let inside = pair.left.address;
+    let outside: IpAddr = "203.0.113.9".parse().unwrap();
+    let mut offset = 10_000;
+    let translate = |mut packet: Packet, offset: u16| {
+        if packet.from.ip() == inside {
+            packet.from = SocketAddr::new(outside, packet.from.port() + offset);
+        } else {
+            packet.to = SocketAddr::new(inside, packet.to.port() - offset);
+        }
+        Some(packet)
+    };
+    pair.settle_over(&mut |packet| translate(packet, offset));
+    let remote = |pair: &Pair| pair.right.reports(pair.now)[0].ike[0].remote.port();
+    assert_eq!(remote(&pair), 14_500);
+
+    // The mapping changes: the next request of the left side comes from another port.
+    offset = 20_000;
+    let until = pair.now + Duration::from_secs(31);
+    let mut last = None;
+    pair.run_until(until, &mut |packet| {
+        if packet.from.ip() == inside {
+            last = Some(packet.clone());
+        }
+        translate(packet, offset)
+    });
+    assert_eq!(remote(&pair), 24_500);
+    let is_moved =
+        |event: &Event| matches!(event, Event::Moved { children, .. } if children.len() == 1);
+    assert!(pair.right.events.iter().any(is_moved));
+
+    // The same message from elsewhere, and a changed one: nobody is followed.
+    let mut packet = last.expect("a request");
+    let to = packet.to;
+    let from = "203.0.113.66:4500".parse().unwrap();
+    let mut changed = packet.bytes.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    for bytes in [&mut packet.bytes, &mut changed] {
+        pair.right
+            .give(Input::Datagram { from, to, bytes }, pair.now);
+    }
+    assert_eq!(remote(&pair), 24_500);
+}
+
+#[test]
+fn a_reload_changes_only_what_differs() {
+    let mut pair = up();
+    let connection = pair.left.endpoint.shared.peers.records["peer"]
+        .connection
+        .clone();
+    pair.left.configure(vec![(*connection).clone()], pair.now);
+    pair.settle();
+    pair.assert_agreed(1);
+    assert_eq!(pair.left.ups(), 1);
+
+    let mut changed = (*connection).clone();
+    changed.dpd = None;
+    pair.left.configure(vec![changed], pair.now);
+    pair.run_for(5);
+    pair.assert_agreed(1);
+    assert_eq!(pair.left.ups(), 2);
+
+    pair.left.configure(vec![], pair.now);
+    pair.run_for(60);
+    assert!(pair.left.reports(pair.now).is_empty());
+    pair.assert_clean();
+}
+
+#[test]
+fn a_packet_brings_up_a_connection_on_demand() {
+    let mut pair = Pair::new();
+    let (mut left, right) = by_secret(&mut pair, b"secret", b"secret");
+    left.start = Start::OnDemand;
+    pair.configure(left, right);
+    pair.settle();
+    assert!(!pair.left.is_up());
+    let packet = Some((network("10.1.0.5-10.1.0.5"), network("10.2.0.6-10.2.0.6")));
+    let acquire = Input::Acquire {
+        connection: "peer",
+        child: "net",
+        packet,
+    };
+    pair.left.give(acquire, pair.now);
+    pair.settle();
+    pair.assert_agreed(1);
+    let child = pair.left.installed.values().next().unwrap();
+    assert_eq!(child.local_traffic, [network(LEFT_NETWORK)]);
+}
+
+#[test]
+fn a_gateway_that_stops_deletes_what_it_has() {
+    let mut pair = up();
+    pair.left.give(Input::Stop, pair.now);
+    pair.settle();
+    assert!(pair.left.installed.is_empty() && pair.right.installed.is_empty());
+    let mut sent = 0;
+    let until = pair.now + Duration::from_secs(300);
+    pair.run_until(until, &mut |packet| {
+        sent += 1;
+        Some(packet)
+    });
+    assert_eq!(sent, 0);
+    pair.assert_clean();
+}
