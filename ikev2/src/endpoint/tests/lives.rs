@@ -76,7 +76,7 @@ fn packets_of_child_sas_are_a_sign_of_life() {
 #[test]
 fn a_dead_peer_is_noticed_and_tried_again() {
     let mut pair = up();
-    let until = pair.now + Duration::from_secs(30 + 64);
+    let until = pair.now + Duration::from_secs(30 + 8 + 64);
     pair.run_until(until, &mut |_| None);
     assert!(!pair.left.is_up() && !pair.right.is_up());
     assert!(pair.left.installed.is_empty() && pair.right.installed.is_empty());

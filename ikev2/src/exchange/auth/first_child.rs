@@ -422,6 +422,8 @@ pub(crate) fn installed(
                 why,
             };
         }
+    } else {
+        child::installed(sa, cx, id, Ok(()));
     }
     finish(sa, cx);
 }
