@@ -75,7 +75,13 @@ impl Problem {
     ///
     /// `name` is what the text is called, `text` the whole of it. Keys on the line are shown as asterisks.
     pub fn render(&self, name: &str, text: &[u8]) -> String {
-        let mut out = excerpt(name, text, self.span, self.fault.label(), &self.message);
+        self.render_hiding(name, text, &secrets_near(text, self.span))
+    }
+
+    /// The same for a text of another language, in which these places must not be shown.
+    pub fn render_hiding(&self, name: &str, text: &[u8], secrets: &[Span]) -> String {
+        let label = self.fault.label();
+        let mut out = excerpt(name, text, self.span, label, &self.message, secrets);
         if let Some(advice) = &self.advice {
             let _ = writeln!(out, "  = help: {advice}");
         }
@@ -103,14 +109,26 @@ impl Warning {
 
     /// The warning as a user reads it, as [`Problem::render`].
     pub fn render(&self, name: &str, text: &[u8]) -> String {
-        excerpt(name, text, self.span, "warning", &self.message)
+        self.render_hiding(name, text, &secrets_near(text, self.span))
+    }
+
+    /// The warning as a user reads it, as [`Problem::render_hiding`].
+    pub fn render_hiding(&self, name: &str, text: &[u8], secrets: &[Span]) -> String {
+        excerpt(name, text, self.span, "warning", &self.message, secrets)
     }
 }
 
 /// The first line of a message and the line of the text it is about, underlined.
-fn excerpt(name: &str, text: &[u8], span: Span, label: &str, message: &str) -> String {
+fn excerpt(
+    name: &str,
+    text: &[u8],
+    span: Span,
+    label: &str,
+    message: &str,
+    secrets: &[Span],
+) -> String {
     let (line, column) = span.line_and_column(text);
-    let (shown, underline) = underlined_line(text, span);
+    let (shown, underline) = underlined_line(text, span, secrets);
     let number = line.to_string();
     let margin = " ".repeat(number.len());
     format!(
@@ -119,18 +137,17 @@ fn excerpt(name: &str, text: &[u8], span: Span, label: &str, message: &str) -> S
 }
 
 /// The line on which `span` starts, made safe for a terminal, and the carets that belong under it.
-fn underlined_line(text: &[u8], span: Span) -> (String, String) {
+fn underlined_line(text: &[u8], span: Span, secrets: &[Span]) -> (String, String) {
+    let line = line_of(text, span);
     let start = span.start.min(text.len());
-    let newline_before = text[..start].iter().rposition(|&byte| byte == b'\n');
-    let line_start = newline_before.map_or(0, |newline| newline + 1);
-    let newline_after = text[start..].iter().position(|&byte| byte == b'\n');
-    let line_end = newline_after.map_or(text.len(), |newline| start + newline);
-
-    let masked = masked(text, line_start, line_end);
-    let show = |from: usize, to: usize| printable(&masked[from - line_start..to - line_start]);
-    let before = show(line_start, start);
-    let marked = show(start, span.end.clamp(start, line_end));
-    let after = show(start + (span.end.clamp(start, line_end) - start), line_end);
+    let end = span.end.clamp(start, line.end);
+    let masked = masked(text, line, secrets);
+    let show = |from: usize, to: usize| printable(&masked[from - line.start..to - line.start]);
+    let (before, marked, after) = (
+        show(line.start, start),
+        show(start, end),
+        show(end, line.end),
+    );
     let underline = format!(
         "{}{}",
         " ".repeat(before.chars().count()),
@@ -140,22 +157,42 @@ fn underlined_line(text: &[u8], span: Span) -> (String, String) {
     (shown.trim_end().to_owned(), underline)
 }
 
+/// The line on which `span` starts, without its end.
+fn line_of(text: &[u8], span: Span) -> Span {
+    let start = span.start.min(text.len());
+    let newline_before = text[..start].iter().rposition(|&byte| byte == b'\n');
+    let newline_after = text[start..].iter().position(|&byte| byte == b'\n');
+    Span::new(
+        newline_before.map_or(0, |newline| newline + 1),
+        newline_after.map_or(text.len(), |newline| start + newline),
+    )
+}
+
 /// How far before a line its statement may have begun: what counts as a key depends on the words before it.
 const CONTEXT: usize = 1 << 14;
 
-/// The line at `start..end` of `text` with every byte of a key replaced by an asterisk.
-fn masked(text: &[u8], start: usize, end: usize) -> Vec<u8> {
-    let earliest = start.saturating_sub(CONTEXT);
+/// Every key of setkey's language on the line on which `span` starts, and some before it.
+fn secrets_near(text: &[u8], span: Span) -> Vec<Span> {
+    let line = line_of(text, span);
+    let earliest = line.start.saturating_sub(CONTEXT);
     let newline = text[..earliest].iter().rposition(|&byte| byte == b'\n');
     let context = newline.map_or(0, |newline| newline + 1);
-    let mut line = text[start..end].to_vec();
-    for secret in lexer::secrets(&text[context..end]) {
-        let (from, to) = (context + secret.start, context + secret.end);
-        if to > start {
-            line[from.max(start) - start..to - start].fill(b'*');
+    let secrets = lexer::secrets(&text[context..line.end]).into_iter();
+    secrets
+        .map(|secret| Span::new(context + secret.start, context + secret.end))
+        .collect()
+}
+
+/// The line of `text` with every byte of a secret replaced by an asterisk.
+fn masked(text: &[u8], line: Span, secrets: &[Span]) -> Vec<u8> {
+    let mut shown = text[line.start..line.end].to_vec();
+    for secret in secrets {
+        let (from, to) = (secret.start.max(line.start), secret.end.min(line.end));
+        if from < to {
+            shown[from - line.start..to - line.start].fill(b'*');
         }
     }
-    line
+    shown
 }
 
 /// `bytes` for a terminal: tabs become blanks, other control characters question marks.
