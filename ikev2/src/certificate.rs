@@ -16,7 +16,7 @@ mod trust;
 pub use failure::{Check, Failure};
 pub use parsed::{Certificate, CertificateError};
 pub use rustls_pki_types::UnixTime;
-pub use trust::{Revocation, Trust, TrustError};
+pub use trust::{Revocation, Trust, TrustError, certificates};
 
 #[cfg(test)]
 mod tests;

@@ -94,6 +94,16 @@ impl Trust {
     }
 }
 
+/// Every certificate of a file, PEM or DER, in its order: nothing in them is proven.
+pub fn certificates(file: &[u8]) -> Result<Vec<Certificate>, TrustError> {
+    let ders = items::<CertificateDer<'static>>(file)?;
+    let numbered = (1..).zip(&ders);
+    let read = numbered.map(|(number, der)| {
+        Certificate::from_der(der).map_err(|error| TrustError::Unusable(number, error.to_string()))
+    });
+    read.collect()
+}
+
 /// Everything of one kind in a file: PEM, or one in DER.
 fn items<T: PemObject + From<Vec<u8>>>(file: &[u8]) -> Result<Vec<T>, TrustError> {
     if !file.windows(5).any(|window| window == b"-----") {
