@@ -20,6 +20,7 @@ pub mod control;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod handover;
+pub(crate) mod key_access;
 pub(crate) mod local_time;
 pub(crate) mod memory;
 pub(crate) mod netlink_socket;
