@@ -1,11 +1,12 @@
 //! The command line of `esplanade`: its commands, and the module that runs each.
 
 mod ask;
+mod config;
 mod lab;
 mod manual;
 
 use crate::setkey_cli;
-use crate::{arm, capture, run, speed, tune};
+use crate::{arm, capture, init, run, speed, tune};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io;
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ struct Program {
 
 const EXAMPLES: &str = "\
 Examples:
+  esplanade init                         write a configuration with one tunnel
+  esplanade config check                 explain it and its mistakes
   esplanade run --setkey tunnel.conf     run a gateway in the foreground
   esplanade reload                       apply the changes in its file
   esplanade restart --setkey tunnel.conf replace its process, keep the tunnels
@@ -45,6 +48,12 @@ enum Command {
     /// Replace the running gateway by a new process (new version or options); drop rules stay in force meanwhile
     #[command(after_help = run::RESTART_EXAMPLES)]
     Restart(run::RunOptions),
+    /// Write a configuration with one tunnel, and its pre-shared key
+    #[command(after_help = init::EXAMPLES)]
+    Init(init::InitOptions),
+    /// Explain a configuration and its mistakes
+    #[command(after_help = config::CONFIG_EXAMPLES)]
+    Config(config::ConfigArguments),
     /// Install a file's drop rules before the network comes up
     Arm(arm::ArmOptions),
     /// Add, change, show and remove associations and policies, in the language of setkey
@@ -105,6 +114,8 @@ pub fn main() -> ExitCode {
     let outcome = match Program::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Restart(options) => run::restart(&options),
+        Command::Init(options) => init::run(&options),
+        Command::Config(arguments) => config::config(&arguments),
         Command::Arm(options) => arm::run(&options),
         Command::Setkey(arguments) => {
             return setkey_cli::run(

@@ -1,0 +1,64 @@
+//! A file and its peers after all checks: what negotiates with it (`ikev2`'s connection), what stays secret, its device.
+
+use super::gateway_options::GatewayOptions;
+use ikev2::certificate::Revocation;
+use ikev2::connection::Connection;
+use ipsec::suite::Secret;
+use zeroize::Zeroizing;
+
+/// A file, checked.
+pub(crate) struct Config {
+    /// `[gateway]`.
+    pub(crate) gateway: GatewayOptions,
+    /// Every peer, in the order of the file.
+    pub(crate) peers: Vec<Peer>,
+    /// Rendered warnings.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// One peer.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Peer {
+    /// What is negotiated. Its keys and roots have the peer's number.
+    pub(crate) connection: Connection,
+    /// What this side proves its identity by.
+    pub(crate) credential: Credential,
+    /// What the peer's certificates are checked by, unless it proves itself by the pre-shared key.
+    pub(crate) trust: Option<TrustFiles>,
+    /// How traffic gets into the tunnel.
+    pub(crate) mode: Mode,
+}
+
+/// What this side proves its identity by.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Credential {
+    /// The pre-shared key of both sides.
+    SharedSecret(Secret),
+    /// A private key, as PEM.
+    PrivateKey(Zeroizing<Vec<u8>>),
+}
+
+/// Roots and revocation lists, as their files have them.
+#[derive(Clone, PartialEq)]
+pub(crate) struct TrustFiles {
+    /// Files of roots.
+    pub(crate) roots: Vec<Vec<u8>>,
+    /// Files of revocation lists.
+    pub(crate) lists: Vec<Vec<u8>>,
+    /// How the lists are applied.
+    pub(crate) revocation: Revocation,
+}
+
+/// How traffic gets into the tunnel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// By routes to a device of the peer's own.
+    Route {
+        /// The device.
+        device: String,
+    },
+    /// By policies.
+    Policy,
+    /// By policies, for traffic between the two gateways themselves.
+    Transport,
+}

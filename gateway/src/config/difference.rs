@@ -1,0 +1,61 @@
+//! What a reload changes: peers that are new, changed, gone, and those that keep their tunnels untouched.
+
+use super::checked::Peer;
+use std::fmt;
+
+/// Names of peers, each in one of the lists.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(crate) struct Difference {
+    /// In the new file alone.
+    pub(crate) new: Vec<String>,
+    /// In both, with other settings or secrets: negotiated anew.
+    pub(crate) changed: Vec<String>,
+    /// In the old file alone: taken down.
+    pub(crate) gone: Vec<String>,
+    /// In both and equal: not touched.
+    pub(crate) same: Vec<String>,
+}
+
+/// Compares the peers of two files by name.
+pub(crate) fn difference(old: &[Peer], new: &[Peer]) -> Difference {
+    let name = |peer: &Peer| peer.connection.name.clone();
+    let mut difference = Difference::default();
+    for peer in new {
+        let before = old
+            .iter()
+            .find(|old| old.connection.name == peer.connection.name);
+        let list = match before {
+            None => &mut difference.new,
+            Some(before) if before == peer => &mut difference.same,
+            Some(_) => &mut difference.changed,
+        };
+        list.push(name(peer));
+    }
+    let is_gone = |old: &&Peer| {
+        new.iter()
+            .all(|peer| peer.connection.name != old.connection.name)
+    };
+    difference.gone = old.iter().filter(is_gone).map(name).collect();
+    difference
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("new", &self.new),
+            ("changed", &self.changed),
+            ("gone", &self.gone),
+            ("not touched", &self.same),
+        ];
+        let shown = lists.into_iter().filter(|(_, names)| !names.is_empty());
+        let mut is_empty = true;
+        for (what, names) in shown {
+            is_empty = false;
+            writeln!(f, "{what:<12} {}", names.join(", "))?;
+        }
+        match is_empty {
+            true => f.write_str("neither file has a peer\n"),
+            false => Ok(()),
+        }
+    }
+}

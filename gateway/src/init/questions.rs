@@ -1,0 +1,211 @@
+//! What the options do not say is asked for, each answer checked at once.
+
+use super::options::InitOptions;
+use super::text::Tunnel;
+use crate::config::network;
+use crate::failure::Failure;
+use ikev2::identity::{Identity, Pattern};
+use std::io::{BufRead, Write};
+use std::net::IpAddr;
+
+/// The word for an address that is not known.
+const ANY: &str = "any";
+
+/// A dialogue, or none: then what is missing and has no default is an error.
+pub(super) struct Questions<'a>(Option<(&'a mut dyn BufRead, &'a mut dyn Write)>);
+
+/// One thing to know.
+struct Question<'a> {
+    /// The option that says it.
+    option: &'static str,
+    /// What is asked.
+    text: &'a str,
+    /// What an empty answer means.
+    default: Option<String>,
+    /// Why an answer cannot be taken.
+    check: fn(&str) -> Result<(), String>,
+}
+
+impl<'a> Questions<'a> {
+    /// Asks through these, if any.
+    pub(super) fn new(dialogue: Option<(&'a mut dyn BufRead, &'a mut dyn Write)>) -> Self {
+        Self(dialogue)
+    }
+
+    fn answer(&mut self, given: Option<&str>, question: &Question<'_>) -> Result<String, Failure> {
+        let refused = |why: &str| Failure::new(format!("{}: {why}", question.option));
+        if let Some(given) = given {
+            (question.check)(given).map_err(|why| refused(&why))?;
+            return Ok(given.to_owned());
+        }
+        let Some((input, output)) = &mut self.0 else {
+            return question.default.clone().ok_or_else(|| {
+                refused("this is not known; give the option, or run `esplanade init` on a terminal, where it asks")
+            });
+        };
+        loop {
+            let default = question.default.as_ref();
+            let hint = default.map_or_else(String::new, |default| format!(" [{default}]"));
+            let asked = write!(output, "{}{hint}: ", question.text).and_then(|()| output.flush());
+            asked.map_err(|error| refused(&error.to_string()))?;
+            let mut line = String::new();
+            let read = input
+                .read_line(&mut line)
+                .map_err(|error| refused(&error.to_string()))?;
+            if read == 0 {
+                return Err(refused("no answer; nothing was written"));
+            }
+            let answer = match (line.trim(), default) {
+                ("", Some(default)) => default.clone(),
+                (answer, _) => answer.to_owned(),
+            };
+            match (question.check)(&answer) {
+                Ok(()) => return Ok(answer),
+                Err(why) => {
+                    // The next question shows that the terminal is gone.
+                    let _ = writeln!(output, "  {why}");
+                }
+            }
+        }
+    }
+}
+
+/// Everything about the tunnel.
+pub(super) fn tunnel(
+    options: &InitOptions,
+    questions: &mut Questions<'_>,
+) -> Result<Tunnel, Failure> {
+    let mut ask = |given: Option<&str>, option, text, default: Option<String>, check| {
+        let question = Question {
+            option,
+            text,
+            default,
+            check,
+        };
+        questions.answer(given, &question)
+    };
+    let name = ask(
+        options.name.as_deref(),
+        "--name",
+        "What is the peer called",
+        Some("office".to_owned()),
+        check_name,
+    )?;
+    let any = || Some(ANY.to_owned());
+    let local = ask(
+        options.local.as_deref(),
+        "--local",
+        "Address of this gateway",
+        any(),
+        check_address,
+    )?;
+    let remote = ask(
+        options.remote.as_deref(),
+        "--remote",
+        "Address of the peer",
+        any(),
+        check_address,
+    )?;
+    let known = |address: &String| (address != ANY).then(|| address.clone());
+    let (local, remote) = (known(&local), known(&remote));
+    let as_identity = |address: &Option<String>| address.clone();
+    let (own, peers) = (
+        "Identity of this gateway",
+        "Identity that the peer has to prove",
+    );
+    let local_id = ask(
+        options.local_id.as_deref(),
+        "--local-id",
+        own,
+        as_identity(&local),
+        check_identity,
+    )?;
+    let remote_id = ask(
+        options.remote_id.as_deref(),
+        "--remote-id",
+        peers,
+        as_identity(&remote),
+        check_identity,
+    )?;
+    let joined = |networks: &[String]| (!networks.is_empty()).then(|| networks.join(","));
+    let (own, peers) = ("Networks behind this gateway", "Networks behind the peer");
+    let local_networks = ask(
+        joined(&options.local_network).as_deref(),
+        "--local-network",
+        own,
+        None,
+        check_networks,
+    )?;
+    let remote_networks = ask(
+        joined(&options.remote_network).as_deref(),
+        "--remote-network",
+        peers,
+        None,
+        check_networks,
+    )?;
+    Ok(Tunnel {
+        name,
+        local,
+        remote,
+        local_id,
+        remote_id,
+        local_networks: split(&local_networks),
+        remote_networks: split(&remote_networks),
+    })
+}
+
+fn split(networks: &str) -> Vec<String> {
+    let words = networks.split([',', ' ']).map(str::trim);
+    words
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Part of a file's name too.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_good = (1..=11).contains(&name.len())
+        && name
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
+        && !name.starts_with('-');
+    match is_good {
+        true => Ok(()),
+        false => Err("write up to 11 letters, digits and dashes".to_owned()),
+    }
+}
+
+fn check_address(word: &str) -> Result<(), String> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+    let looks_like_address = word
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match word.parse::<IpAddr>().is_ok() || (!looks_like_address && word.chars().all(is_name)) {
+        true => Ok(()),
+        false => Err(format!(
+            "write an address such as 192.0.2.1, a host name, or `{ANY}`"
+        )),
+    }
+}
+
+fn check_identity(word: &str) -> Result<(), String> {
+    match word.parse::<Pattern>() {
+        Ok(Pattern::Exactly(Identity::Fqdn(name))) if name == ANY => {
+            Err("write one identity".to_owned())
+        }
+        Ok(Pattern::Exactly(_)) => Ok(()),
+        Ok(_) => Err("write one identity: with a pre-shared key each peer has its own".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn check_networks(words: &str) -> Result<(), String> {
+    let words = split(words);
+    if words.is_empty() {
+        return Err("write at least one network, such as 10.1.0.0/16".to_owned());
+    }
+    words.iter().try_for_each(|word| match network(word) {
+        Ok(_) => Ok(()),
+        Err(wrong) => Err(format!("{}; {}", wrong.message, wrong.advice)),
+    })
+}
