@@ -85,8 +85,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes over connections, at start and at each reload: those that are the same go on, those that differ or are gone
-    /// are taken down, new ones begin as they are configured.
+    /// Takes over connections, at start and at each reload: those that are the same go on, those that differ or are
+    /// gone are taken down, new ones begin as they are configured.
     pub fn configure(
         &mut self,
         connections: Vec<Arc<Connection>>,

@@ -209,6 +209,7 @@ impl IkeSa {
         if matches!(self.state, State::Lingering(until) if until <= cx.now) {
             self.state = State::Gone;
         }
+        init::initiator::give_up_after_refusal(self, cx);
         self.repeat_requests(cx);
         if self.established().is_some() {
             informational::check_liveness(self, cx);

@@ -166,7 +166,10 @@ impl Endpoint {
         let child = child.to_owned();
         self.with(own, now, random, |sa, cx| {
             let is_there = sa.children.iter().any(|there| there.name == child);
-            if !is_there {
+            let is_waiting = sa.tasks.iter().any(
+                |task| matches!(task, Task::CreateChild { child: other, .. } if *other == child),
+            );
+            if !is_there && !is_waiting {
                 sa.add_task(cx, Task::CreateChild { child, packet });
             }
         });

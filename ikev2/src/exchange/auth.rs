@@ -8,7 +8,10 @@
 //!
 //! Nothing that a peer sends has an effect on anything else before its proof was checked.
 
-use super::{Context, Order, Purpose, init::Handshake};
+use super::{
+    Context, Order, Purpose,
+    init::{Handshake, repeated},
+};
 use crate::{
     authentication::Signed,
     connection::{LocalProof, RemoteProof},

@@ -8,7 +8,7 @@ use crate::{
     exchange::{auth, forget_handles},
     ike_sa::{IkeSa, SaKeys, State},
     message::{
-        Body, Payload,
+        Body, Payload, PayloadType,
         payload::{
             CertificateEncoding, CertificatePayload, KeyExchange, Notify, NotifyType,
             SecurityAssociation,
@@ -45,10 +45,15 @@ pub(crate) struct Initiating {
     /// The key exchange in progress.
     pub begun: Option<Handle>,
     pub public: Vec<u8>,
+    /// NAT detection hashes: the same however often the request changes.
+    pub hashes: (DetectionHash, DetectionHash),
     /// The responder's cookie.
     pub cookie: Option<Vec<u8>>,
     /// How often the request was changed because the responder wanted so.
     pub restarts: u32,
+    /// Why the answer of somebody is no good. It may be forged: a better one is waited for until the request would be sent
+    /// again (RFC 7296 2.21.1).
+    pub refusal: Option<String>,
     /// Which child comes up with the IKE SA, and for which packet.
     pub first_child: auth::first_child::Wanted,
 }
@@ -70,6 +75,7 @@ pub(super) struct Opening<'m> {
 impl<'m> Opening<'m> {
     pub fn find(payloads: &'m [Payload<'m>]) -> Option<Self> {
         let (mut association, mut key_exchange, mut nonce) = (None, None, None);
+        repeated(payloads).is_none().then_some(())?;
         for payload in payloads {
             match &payload.body {
                 Body::SecurityAssociation(found) => association = Some(found),
@@ -84,6 +90,29 @@ impl<'m> Opening<'m> {
             nonce: nonce?,
         })
     }
+}
+
+/// Payloads that a message has once, if at all (RFC 7296 1.2): a second one could say something else.
+const SINGLE: [PayloadType; 8] = [
+    PayloadType::SECURITY_ASSOCIATION,
+    PayloadType::KEY_EXCHANGE,
+    PayloadType::NONCE,
+    PayloadType::IDENTIFICATION_INITIATOR,
+    PayloadType::IDENTIFICATION_RESPONDER,
+    PayloadType::AUTHENTICATION,
+    PayloadType::TRAFFIC_SELECTORS_INITIATOR,
+    PayloadType::TRAFFIC_SELECTORS_RESPONDER,
+];
+
+/// A payload that is there twice and may not be.
+pub(crate) fn repeated(payloads: &[Payload<'_>]) -> Option<PayloadType> {
+    let count = |kind: PayloadType| {
+        let of_kind = payloads
+            .iter()
+            .filter(|payload| payload.body.kind() == kind);
+        of_kind.count()
+    };
+    SINGLE.into_iter().find(|kind| count(*kind) > 1)
 }
 
 /// The first notification of a type.

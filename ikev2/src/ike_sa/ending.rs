@@ -14,6 +14,9 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Steps of a story that are kept.
 pub(crate) const MAX_STORY_STEPS: usize = 48;
 
+/// Bytes of a step's text: a peer can propose very much.
+const MAX_STEP_BYTES: usize = 4096;
+
 /// How an IKE SA ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
@@ -36,7 +39,8 @@ impl IkeSa {
         self.push_step(cx.now, false, text.into());
     }
 
-    fn push_step(&mut self, at: Duration, is_failure: bool, text: String) {
+    fn push_step(&mut self, at: Duration, is_failure: bool, mut text: String) {
+        text.truncate(text.floor_char_boundary(MAX_STEP_BYTES));
         if self.steps.len() >= MAX_STORY_STEPS {
             self.steps.remove(0);
         }

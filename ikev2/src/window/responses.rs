@@ -36,7 +36,7 @@ impl Responses {
         }
     }
 
-    /// SET_WINDOW_SIZE was sent: the peer may have so many requests unanswered. The window never shrinks (RFC 7296 2.3).
+    /// SET_WINDOW_SIZE was sent: the peer may have so many requests unanswered (RFC 7296 2.3). It never shrinks.
     pub fn widen(&mut self, window: u32) {
         self.window = window.clamp(self.window, MAX_WINDOW);
     }

@@ -74,6 +74,9 @@ pub(crate) fn response(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload
     let Some(connection) = sa.connection.clone() else {
         return;
     };
+    if let Some(kind) = super::repeated(payloads) {
+        return reject(sa, cx, &format!("the peer's answer has {kind} twice"));
+    }
     let identity = payloads.iter().find_map(|payload| match &payload.body {
         Body::IdentificationResponder(identity) => Some(identity),
         _ => None,

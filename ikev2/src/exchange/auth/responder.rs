@@ -25,6 +25,9 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &
     }
     auth.request_id = Some(id);
     auth.is_initial_contact = notification(payloads, NotifyType::InitialContact).is_some();
+    if let Some(kind) = super::repeated(payloads) {
+        return reject(sa, cx, &format!("the peer's request has {kind} twice"));
+    }
     let found = read(sa, cx, payloads);
     let (connection, claimed, proof) = match found {
         Ok(found) => found,

@@ -51,9 +51,11 @@ pub(crate) fn start(
         },
         group,
         begun: None,
+        hashes: path.hashes(spis, &mut *cx.random),
         public: Vec::new(),
         cookie: None,
         restarts: 0,
+        refusal: None,
         first_child,
     };
     let state = State::Initiating(Box::new(initiating));
@@ -122,7 +124,6 @@ fn send(sa: &mut IkeSa, cx: &mut Context<'_>) {
     else {
         return;
     };
-    let hashes = sa.path.hashes(sa.spis, &mut *cx.random);
     let announced = super::announced_hashes();
     let offers = connection.ike.iter().zip(1..);
     let proposals = offers.map(|(offer, number)| offer.proposal(number, &[]));
@@ -141,7 +142,7 @@ fn send(sa: &mut IkeSa, cx: &mut Context<'_>) {
     payloads.push(Body::SecurityAssociation(association).into());
     payloads.push(Body::KeyExchange(exchange).into());
     payloads.push(Body::Nonce(&initiating.handshake.own_nonce).into());
-    payloads.extend(super::notifications(&hashes, &announced));
+    payloads.extend(super::notifications(&initiating.hashes, &announced));
     let message = Message {
         header: sa.header(ExchangeType::IKE_SA_INIT, 0, false),
         payloads,
@@ -179,14 +180,32 @@ pub(crate) fn response(
     {
         return with_group(sa, cx, group);
     }
-    let errors = payloads.iter().filter_map(|payload| match &payload.body {
+    let mut errors = payloads.iter().filter_map(|payload| match &payload.body {
         Body::Notify(notify) if notify.kind.is_error() => Some(notify.kind),
         _ => None,
     });
-    if let Some(error) = errors.into_iter().next() {
-        return sa.fail(cx, &refused_by_peer(sa, error));
+    if let Some(error) = errors.next() {
+        return doubt(sa, refused_by_peer(sa, error));
     }
     accept(sa, cx, message, bytes, to);
+}
+
+/// Nothing of IKE_SA_INIT is authentic: the first bad answer is remembered, and a good one may still come.
+fn doubt(sa: &mut IkeSa, why: String) {
+    if let State::Initiating(initiating) = &mut sa.state {
+        initiating.refusal.get_or_insert(why);
+    }
+}
+
+/// The request is not sent again after a bad answer.
+pub(crate) fn give_up_after_refusal(sa: &mut IkeSa, cx: &mut Context<'_>) {
+    let State::Initiating(initiating) = &mut sa.state else {
+        return;
+    };
+    let is_due = sa.requests.next_at().is_some_and(|at| at <= cx.now);
+    if let Some(why) = initiating.refusal.take_if(|_| is_due) {
+        sa.fail(cx, &why);
+    }
 }
 
 fn refused_by_peer(sa: &IkeSa, error: NotifyType) -> String {
@@ -235,7 +254,7 @@ fn with_group(sa: &mut IkeSa, cx: &mut Context<'_>, group: u16) {
     if !is_offered {
         let why =
             format!("the peer wants the key exchange in {name} ({group}), which was not offered");
-        return sa.fail(cx, &why);
+        return doubt(sa, why);
     }
     if !may_restart(sa, cx) {
         return;
@@ -263,23 +282,26 @@ fn accept(
 ) {
     let payloads = &message.payloads;
     let (Some(opening), Some(connection)) = (Opening::find(payloads), sa.connection.clone()) else {
-        return sa.fail(cx, "the peer's answer lacks SA, KE or nonce");
+        return doubt(
+            sa,
+            "the peer's answer lacks SA, KE or nonce, or has one twice".to_owned(),
+        );
     };
     if message.header.responder_spi.0 == [0; 8] {
-        return sa.fail(cx, "the peer's answer has no SPI");
+        return doubt(sa, "the peer's answer has no SPI".to_owned());
     }
     let chosen = match confirm(&connection.ike, opening.association) {
         Ok(chosen) => chosen,
-        Err(error) => return sa.fail(cx, &error.to_string()),
+        Err(error) => return doubt(sa, error.to_string()),
     };
     let State::Initiating(initiating) = &mut sa.state else {
         return;
     };
     let is_same_group = chosen.group().map(Group::transform) == Some(initiating.group);
     if !is_same_group || opening.key_exchange.group != initiating.group {
-        return sa.fail(
-            cx,
-            "the peer answered in another group than that of the request",
+        return doubt(
+            sa,
+            "the peer answered in another group than that of the request".to_owned(),
         );
     }
     let Some(begun) = initiating.begun.take() else {
