@@ -22,7 +22,6 @@ use crate::{
 };
 use std::{
     collections::{BTreeSet, HashMap},
-    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -52,9 +51,6 @@ pub struct Endpoint {
     shared: Shared,
     /// By the own SPI.
     sas: HashMap<IkeSpi, IkeSa>,
-    /// Peers' handshakes in progress, by address and initiator's SPI: a first request that comes again finds its IKE SA
-    /// so.
-    first_requests: HashMap<(SocketAddr, IkeSpi), IkeSpi>,
     half_open: half_open::HalfOpen,
     cookies: Cookies,
     timers: BTreeSet<(Duration, Timer)>,
@@ -77,7 +73,6 @@ impl Endpoint {
             cookies: Cookies::new(settings.cookie_lifetime),
             shared: Shared::new(settings),
             sas: HashMap::new(),
-            first_requests: HashMap::new(),
             half_open: half_open::HalfOpen::default(),
             timers: BTreeSet::new(),
             is_stopping: false,

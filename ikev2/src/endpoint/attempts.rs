@@ -25,11 +25,18 @@ impl Endpoint {
             self.shared.peers.remove(&name);
         }
         for new in connections {
-            let old = self.shared.peers.records.get(&new.name);
-            if old.is_some_and(|old| old.connection == new) {
+            let old = self.shared.peers.records.get_mut(&new.name);
+            let is_same = old.as_ref().is_some_and(|old| old.connection == new);
+            let is_old = old.is_some();
+            if let Some(old) = old.filter(|old| is_same && old.is_blocked) {
+                old.is_blocked = false;
+                old.is_wanted = old.begins();
+                self.timers.insert((now, Timer::Peer(new.name.clone())));
+            }
+            if is_same {
                 continue;
             }
-            if old.is_some() {
+            if is_old {
                 let why = "the configuration of this connection has changed";
                 self.take_down(&new.name, why, now, random);
             }
@@ -56,6 +63,7 @@ impl Endpoint {
             }));
         }
         record.is_wanted = true;
+        record.is_blocked = false;
         record.failures = 0;
         record.next_at = None;
         self.timers.insert((now, Timer::Peer(name.to_owned())));
@@ -63,6 +71,9 @@ impl Endpoint {
 
     pub(super) fn down(&mut self, name: &str, now: Duration, random: Random<'_>) {
         self.take_down(name, "taken down by command", now, random);
+        if let Some(record) = self.shared.peers.records.get_mut(name) {
+            record.is_blocked = true;
+        }
     }
 
     /// Ends all IKE SAs of a connection. Peers that are up get a Delete.
@@ -88,11 +99,19 @@ impl Endpoint {
         }
     }
 
-    /// The own SPIs of a connection's IKE SAs.
+    /// The own SPIs of a connection's IKE SAs: up, begun here, or begun by a peer that has named it.
     fn sas_of(&self, name: &str) -> Vec<IkeSpi> {
-        let sas = self.sas.iter();
-        let of_name = sas.filter(|(_, sa)| sa.connection_name() == name);
-        of_name.map(|(own, _)| *own).collect()
+        let record = self.shared.peers.records.get(name);
+        let up = record.into_iter().flat_map(|record| &record.up);
+        let attempt = record
+            .into_iter()
+            .filter_map(|record| record.attempt.as_ref());
+        let is_named = |own: &IkeSpi| {
+            let sa = self.sas.get(own);
+            sa.is_some_and(|sa| sa.connection_name() == name)
+        };
+        let half_open = self.half_open.all().filter(is_named);
+        up.chain(attempt).copied().chain(half_open).collect()
     }
 
     pub(super) fn stop(&mut self, now: Duration, random: Random<'_>) {

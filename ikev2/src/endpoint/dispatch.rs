@@ -85,13 +85,9 @@ impl Endpoint {
         if !is_proper || self.is_stopping {
             return;
         }
-        if let Some(own) = self
-            .first_requests
-            .get(&(origin.from, header.initiator_spi))
-        {
-            return self.with(*own, now, random, |sa, cx| {
-                sa.first_again(cx, origin, bytes)
-            });
+        let first = (origin.from, header.initiator_spi);
+        if let Some(own) = self.half_open.find(first) {
+            return self.with(own, now, random, |sa, cx| sa.first_again(cx, origin, bytes));
         }
         let (local, remote) = (origin.to.ip(), origin.from.ip());
         let settings = &self.shared.settings;
@@ -126,9 +122,7 @@ impl Endpoint {
         match responder::begin(&mut cx, origin, &message, bytes, &candidates) {
             responder::Begun::Sa(sa) => {
                 let own = sa.own_spi();
-                self.half_open.add(own, remote, is_stranger);
-                let first = (origin.from, header.initiator_spi);
-                self.first_requests.insert(first, own);
+                self.half_open.add(own, first, is_stranger);
                 self.settle(*sa, now, random);
             }
             responder::Begun::Refused(answer, why) => {

@@ -2,7 +2,10 @@
 
 use super::Settings;
 use crate::message::IkeSpi;
-use std::{collections::HashMap, net::IpAddr};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+};
 
 /// Part of the limit that is kept for addresses of configured peers.
 const SHARE_OF_CONFIGURED_PEERS: usize = 2;
@@ -14,11 +17,16 @@ const SHARE_UNDER_LOAD: usize = 8;
 pub(crate) struct HalfOpen {
     all: HashMap<IkeSpi, Entry>,
     by_address: HashMap<IpAddr, usize>,
+    /// By where the first request came from and by its SPI: one that comes again finds its IKE SA so.
+    by_request: HashMap<FirstRequest, IkeSpi>,
     strangers: usize,
 }
 
+/// Address and initiator's SPI of a peer's first request.
+pub(crate) type FirstRequest = (SocketAddr, IkeSpi);
+
 struct Entry {
-    address: IpAddr,
+    request: FirstRequest,
     is_stranger: bool,
 }
 
@@ -43,11 +51,12 @@ impl HalfOpen {
         of_address < of_one && self.strangers < of_strangers.max(1)
     }
 
-    pub fn add(&mut self, own: IkeSpi, address: IpAddr, is_stranger: bool) {
-        *self.by_address.entry(address).or_default() += 1;
+    pub fn add(&mut self, own: IkeSpi, request: FirstRequest, is_stranger: bool) {
+        *self.by_address.entry(request.0.ip()).or_default() += 1;
+        self.by_request.insert(request, own);
         self.strangers += usize::from(is_stranger);
         let entry = Entry {
-            address,
+            request,
             is_stranger,
         };
         self.all.insert(own, entry);
@@ -59,12 +68,30 @@ impl HalfOpen {
             return;
         };
         self.strangers -= usize::from(entry.is_stranger);
-        if let Some(count) = self.by_address.get_mut(&entry.address) {
+        self.by_request.remove(&entry.request);
+        let address = entry.request.0.ip();
+        if let Some(count) = self.by_address.get_mut(&address) {
             *count -= 1;
             if *count == 0 {
-                self.by_address.remove(&entry.address);
+                self.by_address.remove(&address);
             }
         }
+    }
+
+    /// The IKE SA that a first request has begun.
+    pub fn find(&self, request: FirstRequest) -> Option<IkeSpi> {
+        self.by_request.get(&request).copied()
+    }
+
+    /// Those in progress.
+    pub fn all(&self) -> impl Iterator<Item = IkeSpi> {
+        self.all.keys().copied()
+    }
+
+    /// Whether nothing is counted.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.by_address.is_empty() && self.by_request.is_empty()
     }
 }
 
@@ -78,6 +105,10 @@ mod tests {
 
     fn spi(number: u64) -> IkeSpi {
         IkeSpi(number.to_be_bytes())
+    }
+
+    fn request(last: u8, number: impl Into<u64>) -> FirstRequest {
+        (SocketAddr::new(address(last), 500), spi(number.into()))
     }
 
     fn settings() -> Settings {
@@ -94,13 +125,13 @@ mod tests {
         let (settings, mut half_open) = (settings(), HalfOpen::default());
         let mut added = 0;
         while half_open.has_room(&settings, address(1), true) {
-            half_open.add(spi(added), address(1), true);
+            half_open.add(spi(added), request(1, added), true);
             added += 1;
         }
         assert_eq!(added, settings.cookie_threshold as u64);
         assert!(half_open.is_under_load(&settings));
         assert!(half_open.has_room(&settings, address(2), true));
-        half_open.add(spi(100), address(2), true);
+        half_open.add(spi(100), request(2, 100u64), true);
         assert!(!half_open.has_room(&settings, address(2), true));
         half_open.remove(spi(100));
         assert!(half_open.has_room(&settings, address(2), true));
@@ -111,13 +142,13 @@ mod tests {
         let (settings, mut half_open) = (settings(), HalfOpen::default());
         for number in 0..100u8 {
             if half_open.has_room(&settings, address(number), true) {
-                half_open.add(spi(number.into()), address(number), true);
+                half_open.add(spi(number.into()), request(number, number), true);
             }
         }
         assert_eq!(half_open.all.len(), 10);
         for number in 100..200 {
             if half_open.has_room(&settings, address(200), false) {
-                half_open.add(spi(number), address(200), false);
+                half_open.add(spi(number), request(200, number), false);
             }
         }
         assert_eq!(half_open.all.len(), 20);
@@ -125,6 +156,6 @@ mod tests {
             half_open.remove(spi(number));
             half_open.remove(spi(number));
         }
-        assert_eq!((half_open.strangers, half_open.by_address.len()), (0, 0));
+        assert!(half_open.is_empty() && half_open.strangers == 0);
     }
 }

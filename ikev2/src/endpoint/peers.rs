@@ -26,6 +26,8 @@ pub(crate) struct PeerRecord {
     pub connection: Arc<Connection>,
     /// Whether it is to be up: it is tried for ever.
     pub is_wanted: bool,
+    /// Whether it was taken down by command: the peer may not bring it up either.
+    pub is_blocked: bool,
     /// The own SPI of the IKE SA that this side is trying to bring up.
     pub attempt: Option<IkeSpi>,
     /// The own SPIs of those that are up.
@@ -69,6 +71,7 @@ impl Peers {
         let by_address = self.by_address.get(&remote).into_iter().flatten();
         let names = by_address.chain(&self.anywhere);
         let records = names.filter_map(|name| self.records.get(name));
+        let records = records.filter(|record| !record.is_blocked);
         let connections = records.map(|record| &record.connection);
         let is_local = |connection: &&Arc<Connection>| {
             connection.local.is_empty() || connection.local.contains(&local)
@@ -121,17 +124,24 @@ impl Peers {
 
 impl PeerRecord {
     fn new(connection: Arc<Connection>) -> Self {
-        let begins = connection.start == Start::AtStart && !connection.remote.is_empty();
-        Self {
+        let mut record = Self {
             connection,
-            is_wanted: begins,
+            is_wanted: false,
+            is_blocked: false,
             attempt: None,
             up: Vec::new(),
             failures: 0,
             next_at: None,
             last_failure: None,
             story: Vec::new(),
-        }
+        };
+        record.is_wanted = record.begins();
+        record
+    }
+
+    /// Whether it is brought up at start.
+    pub fn begins(&self) -> bool {
+        self.connection.start == Start::AtStart && !self.connection.remote.is_empty()
     }
 
     /// The address to try next: each in turn.

@@ -37,10 +37,6 @@ impl Endpoint {
     /// Puts an IKE SA back, or lets it go.
     pub(super) fn settle(&mut self, mut sa: IkeSa, now: Duration, random: Random<'_>) {
         let own = sa.own_spi();
-        let is_handshake = matches!(sa.state, State::Responding(_) | State::Authenticating);
-        if !is_handshake {
-            self.half_open.remove(own);
-        }
         if self.is_overdue(&sa, now) {
             let mut cx = Context {
                 now,
@@ -48,18 +44,16 @@ impl Endpoint {
                 shared: &mut self.shared,
             };
             sa.fail(&mut cx, "the handshake was not completed in time");
-            self.half_open.remove(own);
         }
         if let Some(ending) = sa.ending.take() {
             self.ended(&mut sa, ending, now, random);
         }
         self.schedule(&mut sa);
-        if sa.is_gone() {
-            let first = (sa.path.remote, IkeSpi(sa.spis.initiator));
-            if self.first_requests.get(&first) == Some(&own) {
-                self.first_requests.remove(&first);
-            }
-        } else {
+        // One that was refused counts until it has gone.
+        if sa.is_gone() || sa.known().is_some() {
+            self.half_open.remove(own);
+        }
+        if !sa.is_gone() {
             self.sas.insert(own, sa);
         }
     }
@@ -119,13 +113,22 @@ impl Endpoint {
         if ending == Ending::Superseded {
             return;
         }
-        record.story = std::mem::take(&mut sa.steps);
         let why = match ending {
             Ending::Failed(why) | Ending::Closed { why, .. } => why,
             Ending::Superseded => return,
         };
+        if !was_up && !was_attempt {
+            // Somebody who claimed to be this peer.
+            if record.up.is_empty() {
+                record.story = std::mem::take(&mut sa.steps);
+                record.last_failure = Some(why.clone());
+            }
+            let name = Some(record.connection.name.clone());
+            return self.refused(remote, name, why, now);
+        }
+        record.story = std::mem::take(&mut sa.steps);
         record.last_failure = Some(why.clone());
-        if was_attempt && !was_up {
+        if !was_up {
             record.failures = record.failures.saturating_add(1);
         }
         let name = record.connection.name.clone();

@@ -13,7 +13,7 @@ use crate::{
 use ipsec::suite::Secret;
 use std::{
     collections::{HashMap as Map, VecDeque},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 mod failures;
@@ -278,7 +278,7 @@ impl Pair {
             assert!(host.installed.is_empty());
             assert_eq!(host.secrets.held(), (0, 0));
             assert!(host.endpoint.sas.is_empty());
-            assert!(host.endpoint.first_requests.is_empty());
+            assert!(host.endpoint.half_open.is_empty());
             assert!(host.endpoint.shared.works.is_empty());
             assert!(host.endpoint.shared.owners.is_empty());
         }

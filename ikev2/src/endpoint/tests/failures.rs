@@ -87,6 +87,22 @@ fn without_a_common_proposal_both_sides_know_the_difference() {
 }
 
 #[test]
+fn a_forged_refusal_does_not_win_against_the_answer() {
+    let mut pair = Pair::new();
+    let (left, right) = by_secret(&mut pair, b"secret", b"secret");
+    pair.configure(left, right);
+    let request = pair.left.outbox.front().expect("a request").clone();
+    let (header, _) = crate::message::Header::parse(&request.bytes).unwrap();
+    let refusal = crate::message::payload::NotifyType::NoProposalChosen;
+    let mut forged = crate::exchange::init::responder::stateless(&header, refusal, &[]);
+    let (from, to, bytes) = (request.to, request.from, &mut forged);
+    pair.left
+        .give(Input::Datagram { from, to, bytes }, pair.now);
+    pair.settle();
+    pair.assert_agreed(1);
+}
+
+#[test]
 fn a_certificate_of_another_name_is_refused_though_its_ca_is_trusted() {
     let mut pair = Pair::new();
     let (mut left, mut right) = by_certificate(&mut pair, "ecdsa", "rsa");

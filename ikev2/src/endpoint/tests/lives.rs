@@ -26,13 +26,18 @@ fn a_connection_that_is_taken_down_is_down_on_both_sides_and_nothing_is_left() {
 }
 
 #[test]
-fn a_connection_that_the_peer_takes_down_is_brought_up_again() {
+fn a_connection_that_the_peer_takes_down_stays_down_until_the_peer_lets_it_up_again() {
     let mut pair = up();
     pair.right
         .give(Input::Down { connection: "peer" }, pair.now);
-    pair.settle();
-    assert!(!pair.left.is_up());
-    pair.run_for(10);
+    pair.run_for(100);
+    assert!(!pair.left.is_up() && !pair.right.is_up());
+    // A reload, or `up`, lets the peer in again.
+    let connection = pair.right.endpoint.shared.peers.records["peer"]
+        .connection
+        .clone();
+    pair.right.configure(vec![(*connection).clone()], pair.now);
+    pair.run_for(120);
     pair.assert_agreed(1);
 }
 

@@ -82,6 +82,29 @@ fn a_peer_that_gives_its_cookie_back_comes_up() {
 }
 
 #[test]
+fn with_a_cookie_all_other_payloads_are_unchanged() {
+    let settings = Settings {
+        cookie_threshold: 0,
+        ..Settings::default()
+    };
+    let mut pair = Pair::with_settings(settings);
+    let (mut left, right) = by_secret(&mut pair, b"secret", b"secret");
+    left.encapsulation = Encapsulation::Forced;
+    pair.configure(left, right);
+    let mut requests = Vec::new();
+    pair.settle_over(&mut |packet| {
+        if packet.bytes[18] == 34 && packet.bytes[19] & 0x20 == 0 {
+            requests.push(packet.bytes.clone());
+        }
+        Some(packet)
+    });
+    pair.assert_agreed(1);
+    let cookie_len = 8 + crate::cookie::COOKIE_BYTES;
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0][28..], requests[1][28 + cookie_len..]);
+}
+
+#[test]
 fn a_cookie_and_another_group_together_come_up_too() {
     let settings = Settings {
         cookie_threshold: 0,
