@@ -82,11 +82,17 @@ class Charon:
     kind = "charon"
     # Its policies are no barrier: without associations it lets traffic pass in clear.
     fails_closed = False
+    # Seconds between the pings of a flow.
+    ping_interval = 0.005
 
     def __init__(self, host, which, outer, folder, certificates):
         self.host, self.which, self.outer = host, which, outer
         self.folder, self.certificates = folder, certificates
         self.socket, self.log = f"{folder}/vici", f"{folder}/log"
+
+    @staticmethod
+    def takes(_):
+        return True
 
     def configure(self, case):
         """Writes strongswan.conf, swanctl.conf and what they name."""

@@ -31,11 +31,17 @@ retransmit = {{ first = "500ms", longest = "2s", repetitions = 4 }}
 class Esplanade:
     kind = "esplanade"
     fails_closed = True
+    # Seconds between the pings of a flow.
+    ping_interval = 0.005
 
     def __init__(self, host, which, outer, folder, certificates):
         self.host, self.which, self.outer = host, which, outer
         self.folder, self.certificates = folder, certificates
         self.control, self.log = f"{folder}/control.sock", f"{folder}/log"
+
+    @staticmethod
+    def takes(_):
+        return True
 
     def configure(self, case):
         """Writes esplanade.toml and what it names."""

@@ -9,19 +9,20 @@ from network.timeout import slowed
 
 # Seconds for an exchange of SAs, for a collision to settle, and for a dead peer to be noticed.
 EXCHANGE_TIMEOUT, SETTLE_TIMEOUT, DEAD_TIMEOUT = slowed(6), slowed(12), slowed(15)
-# A flow of this many pings, one in 5 ms, runs while SAs are exchanged.
-FLOW, INTERVAL = 300, 0.005
+# Seconds that a flow of pings lasts while SAs are exchanged.
+FLOW_SECONDS = 1.5
 
 
 class Flow:
     """Pings in both directions while something is done."""
 
     def __init__(self, bench):
-        self.came = {}
+        self.came, self.interval = {}, bench.left.ping_interval
+        self.count = round(FLOW_SECONDS / self.interval)
         self.threads = [threading.Thread(target=self.run, args=(bench, way)) for way in ("out", "in")]
 
     def run(self, bench, way):
-        self.came[way] = bench.ping(way, FLOW, INTERVAL)
+        self.came[way] = bench.ping(way, self.count, self.interval, wait=3)
 
     def __enter__(self):
         for thread in self.threads:
@@ -34,7 +35,7 @@ class Flow:
             thread.join()
 
     def lost(self):
-        return {way: FLOW - came for way, came in self.came.items() if came != FLOW}
+        return {way: f"{self.count - came} of {self.count}" for way, came in self.came.items() if came != self.count}
 
 
 def spis(bench):
@@ -60,7 +61,7 @@ def rekey(bench, case, what, which):
         bench.end(which).rekey(what)
         until(lambda: exchanged(bench, what, before), lambda: f"{what} SAs: {before}, then {CURRENT[what](bench)}",
               EXCHANGE_TIMEOUT)
-    expect(not flow.lost(), f"lost during the exchange: {flow.lost()} of {FLOW}")
+    expect(not flow.lost(), f"lost during the exchange: {flow.lost()}")
     if what == "child":
         child, = bench.right.children()
         wrong = bench.child_differences(case, child)
@@ -78,7 +79,7 @@ def collide(bench, case, what):
             thread.join()
         until(lambda: exchanged(bench, what, before), lambda: f"{what} SAs: {before}, then {CURRENT[what](bench)}",
               SETTLE_TIMEOUT)
-    expect(not flow.lost(), f"lost during the collision: {flow.lost()} of {FLOW}")
+    expect(not flow.lost(), f"lost during the collision: {flow.lost()}")
 
 
 def restart(bench, case, which):
