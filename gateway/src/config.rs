@@ -6,7 +6,9 @@
 //!                                   ▲
 //!                      files, profile, units
 //!
-//!   findings: every problem and warning with its place    summary: what a file means    difference: what a reload changes
+//!   findings     every problem and warning with its place
+//!   summary      what a file means
+//!   difference   what a reload changes
 //! ```
 
 mod checked;
@@ -27,7 +29,7 @@ mod together;
 mod units;
 
 pub(crate) use checked::Config;
-use checked::Peer;
+use checked::ConfiguredPeer;
 pub(crate) use difference::difference;
 use gateway_options::GatewayOptions;
 pub(crate) use network::network;
@@ -52,7 +54,7 @@ pub(crate) const DEFAULT_PATH: &str = "/etc/esplanade/esplanade.toml";
 
 /// Reads a file and the files that it names. The error has every mistake, with its place. `previous` are the peers that
 /// are in force: one whose secrets are the same keeps its number.
-pub(crate) fn load(path: &Path, previous: &[Peer]) -> Result<Config, Failure> {
+pub(crate) fn load(path: &Path, previous: &[ConfiguredPeer]) -> Result<Config, Failure> {
     let name = path.display().to_string();
     let cannot =
         |error: &dyn std::fmt::Display| Failure::new(format!("cannot read {name}: {error}"));

@@ -40,10 +40,11 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
     let (mut input, mut output) = (io::stdin().lock(), io::stderr());
     let mut questions = Questions::new(asks.then_some((&mut input, &mut output)));
     let tunnel = questions::tunnel(options, &mut questions)?;
-    memory::with_keys(|| write(options, &tunnel))
+    print(&memory::with_keys(|| write(options, &tunnel))?)
 }
 
-fn write(options: &InitOptions, tunnel: &Tunnel) -> Result<(), Failure> {
+/// Writes both files; what to do next.
+fn write(options: &InitOptions, tunnel: &Tunnel) -> Result<String, Failure> {
     let folder = match options.file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -71,7 +72,7 @@ fn write(options: &InitOptions, tunnel: &Tunnel) -> Result<(), Failure> {
         .warnings
         .iter()
         .for_each(|warning| eprintln!("{warning}"));
-    print(&tunnel.what_next(&options.file, &key))
+    Ok(tunnel.what_next(&options.file, &key))
 }
 
 /// 64 hexadecimal digits and the end of the line. The first digit is not 0, because AWS takes no key that begins so.

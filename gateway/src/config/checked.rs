@@ -1,4 +1,5 @@
-//! A file and its peers after all checks: what negotiates with it (`ikev2`'s connection), what stays secret, its device.
+//! A file and its peers after all checks: what negotiates with a peer (`ikev2`'s connection), what stays secret, its
+//! device.
 
 use super::gateway_options::GatewayOptions;
 use ikev2::certificate::Revocation;
@@ -11,14 +12,14 @@ pub(crate) struct Config {
     /// `[gateway]`.
     pub(crate) gateway: GatewayOptions,
     /// Every peer, in the order of the file.
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Vec<ConfiguredPeer>,
     /// Rendered warnings.
     pub(crate) warnings: Vec<String>,
 }
 
 /// One peer.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Peer {
+pub(crate) struct ConfiguredPeer {
     /// What is negotiated. Its keys and roots have the peer's number.
     pub(crate) connection: Connection,
     /// What this side proves its identity by.

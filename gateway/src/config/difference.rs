@@ -1,6 +1,7 @@
 //! What a reload changes: peers that are new, changed, gone, and those that keep their tunnels untouched.
 
-use super::checked::Peer;
+use super::checked::ConfiguredPeer;
+use std::collections::HashMap;
 use std::fmt;
 
 /// Names of peers, each in one of the lists.
@@ -17,26 +18,29 @@ pub(crate) struct Difference {
 }
 
 /// Compares the peers of two files by name.
-pub(crate) fn difference(old: &[Peer], new: &[Peer]) -> Difference {
-    let name = |peer: &Peer| peer.connection.name.clone();
+pub(crate) fn difference(old: &[ConfiguredPeer], new: &[ConfiguredPeer]) -> Difference {
+    let (before, after) = (by_name(old), by_name(new));
     let mut difference = Difference::default();
     for peer in new {
-        let before = old
-            .iter()
-            .find(|old| old.connection.name == peer.connection.name);
-        let list = match before {
+        let name = &peer.connection.name;
+        let list = match before.get(name.as_str()) {
             None => &mut difference.new,
-            Some(before) if before == peer => &mut difference.same,
+            Some(before) if *before == peer => &mut difference.same,
             Some(_) => &mut difference.changed,
         };
-        list.push(name(peer));
+        list.push(name.clone());
     }
-    let is_gone = |old: &&Peer| {
-        new.iter()
-            .all(|peer| peer.connection.name != old.connection.name)
-    };
-    difference.gone = old.iter().filter(is_gone).map(name).collect();
+    let names = old.iter().map(|peer| &peer.connection.name);
+    let gone = names.filter(|name| !after.contains_key(name.as_str()));
+    difference.gone = gone.cloned().collect();
     difference
+}
+
+fn by_name(peers: &[ConfiguredPeer]) -> HashMap<&str, &ConfiguredPeer> {
+    let named = peers
+        .iter()
+        .map(|peer| (peer.connection.name.as_str(), peer));
+    named.collect()
 }
 
 impl fmt::Display for Difference {

@@ -1,5 +1,5 @@
-//! `[gateway]`: the options of `esplanade run` by their names, with `_` for `-`. They are read by the command line's own
-//! parser, so a key means what its option means.
+//! `[gateway]`: the options of `esplanade run` by their names, with `_` for `-`. The command line's own parser reads
+//! them, so a key means what its option means.
 
 use super::files::Files;
 use super::findings::Findings;

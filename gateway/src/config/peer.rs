@@ -15,7 +15,7 @@ mod proofs;
 mod settings;
 mod suite;
 
-use super::checked::{Mode, Peer};
+use super::checked::{ConfiguredPeer, Mode};
 use super::keys;
 use super::profile::Profile;
 use super::surroundings::Surroundings;
@@ -28,7 +28,7 @@ pub(super) fn read(
     (title, table): (Text<'_>, Table<'_>),
     number: u32,
     around: &Surroundings<'_>,
-) -> Option<Peer> {
+) -> Option<ConfiguredPeer> {
     table.only(&keys::PEER, "a peer");
     let findings = table.findings();
     findings.keep(name::check(title, "peer"));
@@ -73,7 +73,7 @@ pub(super) fn read(
     connection.children = children?;
     findings.keep(identity::check_any(table, &connection))?;
     let proofs = proofs?;
-    Some(Peer {
+    Some(ConfiguredPeer {
         connection,
         credential: proofs.credential,
         trust: proofs.trust,

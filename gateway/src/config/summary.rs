@@ -1,6 +1,6 @@
 //! What a file means, for people: each peer with its networks, suites and times.
 
-use super::checked::{Config, Credential, Mode, Peer};
+use super::checked::{Config, ConfiguredPeer, Credential, Mode};
 use super::units;
 use ikev2::certificate::{Certificate, Revocation};
 use ikev2::connection::{Child, ChildMode, Connection, Encapsulation, LocalProof, Start, Traffic};
@@ -36,7 +36,7 @@ pub(crate) fn summary(config: &Config) -> String {
     out
 }
 
-fn describe(out: &mut String, peer: &Peer) {
+fn describe(out: &mut String, peer: &ConfiguredPeer) {
     let connection = &peer.connection;
     let _ = writeln!(out, "peer {}", connection.name);
     row(out, "addresses", addresses(connection));
@@ -153,7 +153,7 @@ fn addresses(connection: &Connection) -> String {
     )
 }
 
-fn proof(peer: &Peer) -> String {
+fn proof(peer: &ConfiguredPeer) -> String {
     match (&peer.credential, &peer.connection.local_proof, &peer.trust) {
         (Credential::SharedSecret(secret), ..) => {
             let characters = String::from_utf8_lossy(secret.expose()).chars().count();

@@ -358,7 +358,10 @@ fn a_reload_leaves_what_is_the_same_and_numbers_secrets_once() {
     );
     numbers::keep(&mut new.peers, &old.peers);
     assert_eq!(
-        new.peers.iter().map(Peer::number).collect::<Vec<_>>(),
+        new.peers
+            .iter()
+            .map(ConfiguredPeer::number)
+            .collect::<Vec<_>>(),
         [4, 5, 2, 1]
     );
     let found = difference(&old.peers, &new.peers);
@@ -400,12 +403,20 @@ fn every_key_is_documented() {
 #[test]
 fn the_examples_of_the_reference_are_right() {
     let folder = Folder::new();
-    for name in ["office.psk", "branch.psk", "aws-1.psk", "aws-2.psk"] {
+    for name in [
+        "office.psk",
+        "branch.psk",
+        "partner.psk",
+        "aws-1.psk",
+        "aws-2.psk",
+    ] {
         folder.write(name, b"0123456789abcdefghijklmnopqrstuv\n", 0o600);
     }
     let text = include_str!("../../../docs/ikev2-configuration.md");
     let examples: Vec<_> = text.split("```toml\n").skip(1).collect();
     assert!(examples.len() >= 3);
+    let file = folder.good(include_str!("../../../docs/esplanade.toml"));
+    assert!(file.warnings.is_empty() && file.peers.len() == 3);
     for example in examples {
         let (example, _) = example.split_once("```").unwrap();
         folder.good(example);

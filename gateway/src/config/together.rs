@@ -1,14 +1,15 @@
 //! What two peers of one file cannot both have.
 
-use super::checked::{Credential, Mode, Peer};
+use super::checked::{ConfiguredPeer, Credential, Mode};
 use super::findings::Findings;
 use super::gateway_options::GatewayOptions;
-use ikev2::identity::Pattern;
+use crate::routes::DEFAULT_TUN;
 use ipsec::setkey::{Problem, Span};
+use std::collections::HashMap;
 
-/// Compares each peer with those before it. `places` are those of their names.
+/// Compares each peer with the first one that has the same. `places` are those of their names.
 pub(super) fn check(
-    peers: &[Option<Peer>],
+    peers: &[Option<ConfiguredPeer>],
     places: &[Span],
     gateway: &GatewayOptions,
     findings: &Findings,
@@ -17,42 +18,61 @@ pub(super) fn check(
     let known: Vec<_> = named
         .filter_map(|(peer, at)| Some((peer.as_ref()?, *at)))
         .collect();
-    for (index, (peer, at)) in known.iter().enumerate() {
-        for (other, _) in &known[..index] {
-            findings.keep(check_pair(peer, other, *at));
+    let mut arguments = gateway.arguments.iter();
+    let tun = arguments
+        .find_map(|word| word.strip_prefix("--tun="))
+        .unwrap_or(DEFAULT_TUN);
+    let (mut devices, mut pairs) = (HashMap::new(), HashMap::new());
+    for (peer, at) in &known {
+        if let Mode::Route { device } = &peer.mode {
+            let first = *devices.entry(device).or_insert(*peer);
+            findings.keep(check_device(peer, first, *at));
+            if device == tun {
+                let message =
+                    format!("the device `{device}` is that of policies (`tun` in [gateway])");
+                let advice = "give one of them another name: `interface = \"…\"`";
+                findings.problem(Problem::new(*at, message).advise(advice));
+            }
         }
-        if let Mode::Route { device } = &peer.mode
-            && gateway.arguments.contains(&format!("--tun={device}"))
-        {
-            let problem = Problem::new(
-                *at,
-                format!("the device `{device}` is also `tun` in [gateway]"),
-            );
-            findings.problem(problem.advise("give one of them another name: `interface = \"…\"`"));
-        }
+        let similar: &mut Vec<&ConfiguredPeer> = pairs.entry(identities(peer)).or_default();
+        let first = similar.iter().find(|other| has_identities_of(peer, other));
+        findings.keep(first.map_or(Ok(()), |first| check_key(peer, first, *at)));
+        similar.push(peer);
     }
 }
 
-fn check_pair(peer: &Peer, other: &Peer, at: Span) -> Result<(), Problem> {
-    let name = &other.connection.name;
-    if let (Mode::Route { device }, Mode::Route { device: taken }) = (&peer.mode, &other.mode)
-        && device == taken
-    {
-        let problem = Problem::new(
-            at,
-            format!("the device `{device}` belongs to the peer `{name}` already"),
-        );
-        return Err(problem.advise("give each peer a device of its own: `interface = \"…\"`"));
+fn check_device(peer: &ConfiguredPeer, first: &ConfiguredPeer, at: Span) -> Result<(), Problem> {
+    let name = &first.connection.name;
+    if peer.connection.name == *name {
+        return Ok(());
     }
-    // A peer's key is found by both identities, so for one pair of them there is one.
-    let same_identities = matches!(
-        (&peer.connection.remote_id, &other.connection.remote_id),
-        (Pattern::Exactly(one), Pattern::Exactly(two)) if one == two
-    ) && peer.connection.local_id == other.connection.local_id;
-    match (&peer.credential, &other.credential) {
-        (Credential::SharedSecret(one), Credential::SharedSecret(two))
-            if same_identities && one != two =>
-        {
+    let problem = Problem::new(
+        at,
+        format!("this peer would have the device of the peer `{name}`"),
+    );
+    Err(problem.advise("give each peer a device of its own: `interface = \"…\"`"))
+}
+
+/// Both identities, in a form that is equal for those that are the same.
+fn identities(peer: &ConfiguredPeer) -> (String, String) {
+    let form = |text: String| text.trim_end_matches('.').to_lowercase();
+    let connection = &peer.connection;
+    (
+        form(connection.local_id.to_string()),
+        form(connection.remote_id.to_string()),
+    )
+}
+
+fn has_identities_of(peer: &ConfiguredPeer, other: &ConfiguredPeer) -> bool {
+    let (one, two) = (&peer.connection, &other.connection);
+    (&one.local_id, &one.remote_id) == (&two.local_id, &two.remote_id)
+}
+
+/// A peer's key is found by both identities, so for one pair of them there is one.
+fn check_key(peer: &ConfiguredPeer, first: &ConfiguredPeer, at: Span) -> Result<(), Problem> {
+    match (&peer.credential, &first.credential) {
+        (Credential::SharedSecret(one), Credential::SharedSecret(two)) if one != two => {
+            let name = &first.connection.name;
             let problem = Problem::new(
                 at,
                 format!("the peer `{name}` has the same two identities and another pre-shared key"),

@@ -15,13 +15,11 @@ const ANY: &str = "any";
 pub(super) struct Questions<'a>(Option<(&'a mut dyn BufRead, &'a mut dyn Write)>);
 
 /// One thing to know.
-struct Question<'a> {
+struct Question {
     /// The option that says it.
     option: &'static str,
     /// What is asked.
-    text: &'a str,
-    /// What an empty answer means.
-    default: Option<String>,
+    text: &'static str,
     /// Why an answer cannot be taken.
     check: fn(&str) -> Result<(), String>,
 }
@@ -32,19 +30,24 @@ impl<'a> Questions<'a> {
         Self(dialogue)
     }
 
-    fn answer(&mut self, given: Option<&str>, question: &Question<'_>) -> Result<String, Failure> {
+    /// `default` is what an empty answer means.
+    fn answer(
+        &mut self,
+        given: Option<&str>,
+        question: &Question,
+        default: Option<&str>,
+    ) -> Result<String, Failure> {
         let refused = |why: &str| Failure::new(format!("{}: {why}", question.option));
         if let Some(given) = given {
             (question.check)(given).map_err(|why| refused(&why))?;
             return Ok(given.to_owned());
         }
         let Some((input, output)) = &mut self.0 else {
-            return question.default.clone().ok_or_else(|| {
+            return default.map(str::to_owned).ok_or_else(|| {
                 refused("this is not known; give the option, or run `esplanade init` on a terminal, where it asks")
             });
         };
         loop {
-            let default = question.default.as_ref();
             let hint = default.map_or_else(String::new, |default| format!(" [{default}]"));
             let asked = write!(output, "{}{hint}: ", question.text).and_then(|()| output.flush());
             asked.map_err(|error| refused(&error.to_string()))?;
@@ -56,7 +59,7 @@ impl<'a> Questions<'a> {
                 return Err(refused("no answer; nothing was written"));
             }
             let answer = match (line.trim(), default) {
-                ("", Some(default)) => default.clone(),
+                ("", Some(default)) => default.to_owned(),
                 (answer, _) => answer.to_owned(),
             };
             match (question.check)(&answer) {
@@ -70,79 +73,57 @@ impl<'a> Questions<'a> {
     }
 }
 
+const NAME: Question = Question {
+    option: "--name",
+    text: "What is the peer called",
+    check: check_name,
+};
+const LOCAL: Question = Question {
+    option: "--local",
+    text: "Address of this gateway",
+    check: check_address,
+};
+const REMOTE: Question = Question {
+    option: "--remote",
+    text: "Address of the peer",
+    check: check_address,
+};
+const LOCAL_ID: Question = Question {
+    option: "--local-id",
+    text: "Identity of this gateway",
+    check: check_identity,
+};
+const REMOTE_ID: Question = Question {
+    option: "--remote-id",
+    text: "Identity that the peer has to prove",
+    check: check_identity,
+};
+const LOCAL_NETWORKS: Question = Question {
+    option: "--local-network",
+    text: "Networks behind this gateway",
+    check: check_networks,
+};
+const REMOTE_NETWORKS: Question = Question {
+    option: "--remote-network",
+    text: "Networks behind the peer",
+    check: check_networks,
+};
+
 /// Everything about the tunnel.
 pub(super) fn tunnel(
     options: &InitOptions,
     questions: &mut Questions<'_>,
 ) -> Result<Tunnel, Failure> {
-    let mut ask = |given: Option<&str>, option, text, default: Option<String>, check| {
-        let question = Question {
-            option,
-            text,
-            default,
-            check,
-        };
-        questions.answer(given, &question)
+    let mut ask = |given: &Option<String>, question: &Question, default: Option<&str>| {
+        questions.answer(given.as_deref(), question, default)
     };
-    let name = ask(
-        options.name.as_deref(),
-        "--name",
-        "What is the peer called",
-        Some("office".to_owned()),
-        check_name,
-    )?;
-    let any = || Some(ANY.to_owned());
-    let local = ask(
-        options.local.as_deref(),
-        "--local",
-        "Address of this gateway",
-        any(),
-        check_address,
-    )?;
-    let remote = ask(
-        options.remote.as_deref(),
-        "--remote",
-        "Address of the peer",
-        any(),
-        check_address,
-    )?;
-    let known = |address: &String| (address != ANY).then(|| address.clone());
-    let (local, remote) = (known(&local), known(&remote));
-    let as_identity = |address: &Option<String>| address.clone();
-    let (own, peers) = (
-        "Identity of this gateway",
-        "Identity that the peer has to prove",
-    );
-    let local_id = ask(
-        options.local_id.as_deref(),
-        "--local-id",
-        own,
-        as_identity(&local),
-        check_identity,
-    )?;
-    let remote_id = ask(
-        options.remote_id.as_deref(),
-        "--remote-id",
-        peers,
-        as_identity(&remote),
-        check_identity,
-    )?;
-    let joined = |networks: &[String]| (!networks.is_empty()).then(|| networks.join(","));
-    let (own, peers) = ("Networks behind this gateway", "Networks behind the peer");
-    let local_networks = ask(
-        joined(&options.local_network).as_deref(),
-        "--local-network",
-        own,
-        None,
-        check_networks,
-    )?;
-    let remote_networks = ask(
-        joined(&options.remote_network).as_deref(),
-        "--remote-network",
-        peers,
-        None,
-        check_networks,
-    )?;
+    let name = ask(&options.name, &NAME, Some("office"))?;
+    let local = known(ask(&options.local, &LOCAL, Some(ANY))?);
+    let remote = known(ask(&options.remote, &REMOTE, Some(ANY))?);
+    let local_id = ask(&options.local_id, &LOCAL_ID, local.as_deref())?;
+    let remote_id = ask(&options.remote_id, &REMOTE_ID, remote.as_deref())?;
+    let local_networks = ask(&joined(&options.local_network), &LOCAL_NETWORKS, None)?;
+    let remote_networks = ask(&joined(&options.remote_network), &REMOTE_NETWORKS, None)?;
     Ok(Tunnel {
         name,
         local,
@@ -152,6 +133,14 @@ pub(super) fn tunnel(
         local_networks: split(&local_networks),
         remote_networks: split(&remote_networks),
     })
+}
+
+fn known(address: String) -> Option<String> {
+    (address != ANY).then_some(address)
+}
+
+fn joined(networks: &[String]) -> Option<String> {
+    (!networks.is_empty()).then(|| networks.join(","))
 }
 
 fn split(networks: &str) -> Vec<String> {

@@ -25,7 +25,7 @@ impl Folder {
         InitOptions::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
     }
 
-    fn init(&self, file: &str, more: &[&str]) -> Result<(), Failure> {
+    fn init(&self, file: &str, more: &[&str]) -> Result<String, Failure> {
         let options = self.options(file, more);
         let tunnel = questions::tunnel(&options, &mut Questions::new(None))?;
         write(&options, &tunnel)
@@ -52,7 +52,11 @@ const SITES: [&str; 8] = [
 #[test]
 fn a_file_and_a_key_that_only_the_owner_reads() {
     let folder = Folder::new("plain");
-    folder.init("new/e.toml", &SITES).ok().unwrap();
+    let next = folder.init("new/e.toml", &SITES).ok().unwrap();
+    assert!(
+        next.contains("--local 198.51.100.7 --remote 192.0.2.1"),
+        "{next}"
+    );
     let key = folder.0.join("new/office.psk");
     assert_eq!(
         fs::metadata(&key).unwrap().permissions().mode() & 0o777,

@@ -1,4 +1,5 @@
-//! Children: the traffic that is protected, and how. A peer without `[peer.NAME.child.…]` has one child of its own name.
+//! Children: the traffic that is protected, and how. A peer without `[peer.NAME.child.…]` has one child, which has its
+//! name.
 
 use super::settings::{Addresses, REKEY_TIMES};
 use super::{name, suite};
