@@ -71,13 +71,10 @@ impl Draft {
                 destination,
                 protocol,
             } => {
+                let between = (*source, *destination, *protocol);
                 self.retain_sas(|config| {
-                    let SaConfig {
-                        source: from, id, ..
-                    } = config;
-                    config.is_negotiated
-                        || (*from, id.destination, id.protocol)
-                            != (*source, *destination, *protocol)
+                    let SaConfig { source, id, .. } = config;
+                    config.is_negotiated || (*source, id.destination, id.protocol) != between
                 });
                 Ok(Answer::Done)
             }
@@ -136,17 +133,22 @@ impl Draft {
                     .ok_or(ChangeError::NoPolicy)
             }
             Command::FlushPolicies => {
-                self.policies.retain(|entry| entry.policy.is_negotiated);
-                let left = self.policies.iter().map(|entry| &entry.policy);
-                self.known = left
-                    .map(|policy| (policy.selector, policy.direction))
-                    .collect();
+                self.flush_policies();
                 Ok(Answer::Done)
             }
             Command::DumpPolicies => Ok(Answer::Policies(
                 self.policies.iter().map(|entry| entry.report()).collect(),
             )),
         }
+    }
+
+    /// Those that IKE negotiated stay.
+    fn flush_policies(&mut self) {
+        self.policies.retain(|entry| entry.policy.is_negotiated);
+        let left = self.policies.iter().map(|entry| &entry.policy);
+        self.known = left
+            .map(|policy| (policy.selector, policy.direction))
+            .collect();
     }
 
     fn add_sa(
