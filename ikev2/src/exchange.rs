@@ -3,7 +3,9 @@
 //! ```text
 //!   init            IKE_SA_INIT, both roles: algorithms, key exchange, NAT     init::initiator, init::responder
 //!   auth            IKE_AUTH, both roles: identities, proofs, the first child  auth::initiator, auth::responder
-//!   child           CREATE_CHILD_SA
+//!   child           CREATE_CHILD_SA: child SAs
+//!   rekey           CREATE_CHILD_SA: an IKE SA in the place of another
+//!   collision       both ends have rekeyed the same SA
 //!   informational   INFORMATIONAL: deletes, liveness, errors
 //! ```
 //!
@@ -20,8 +22,10 @@ use std::{collections::HashMap, time::Duration};
 
 pub(crate) mod auth;
 pub(crate) mod child;
+pub(crate) mod collision;
 pub(crate) mod informational;
 pub(crate) mod init;
+pub(crate) mod rekey;
 
 /// What a function of an exchange has at hand besides the IKE SA.
 pub(crate) struct Context<'a> {
@@ -48,8 +52,11 @@ pub(crate) struct Shared {
 /// What an IKE SA has the endpoint do behind its back.
 pub(crate) enum Order {
     /// A new IKE SA that has replaced the one that made it.
-    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     Adopt(Box<IkeSa>),
+    /// The IKE SA with this own SPI goes on with the children of the one that it replaces.
+    Inherit(IkeSpi, Box<rekey::Inherited>),
+    /// The IKE SA with this own SPI was made in vain: it is deleted.
+    CloseRedundant(IkeSpi),
     /// INITIAL_CONTACT: other IKE SAs of this connection and identity go, if they were up before this moment.
     ReplaceOthers {
         keep: IkeSpi,
@@ -75,7 +82,6 @@ pub(crate) enum Purpose {
     /// The keys of the first child SA.
     FirstChild,
     /// A work of CREATE_CHILD_SA: its number is the exchange's own.
-    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     Create(u32),
     /// Nothing waits for it.
     Forget,
@@ -169,11 +175,12 @@ pub(crate) fn request(
     payloads: &[Payload<'_>],
 ) {
     let id = header.message_id;
+    child::request_came(sa, id);
     match (header.exchange, &sa.state) {
         (ExchangeType::IKE_AUTH, State::Authenticating) if !sa.is_initiator => {
             auth::responder::request(sa, cx, id, payloads);
         }
-        (ExchangeType::CREATE_CHILD_SA, State::Established(_)) => {
+        (ExchangeType::CREATE_CHILD_SA, State::Established(_) | State::Closing(_)) => {
             child::request(sa, cx, id, payloads);
         }
         (ExchangeType::INFORMATIONAL, State::Established(_) | State::Closing(_)) => {
@@ -200,7 +207,7 @@ pub(crate) fn response(
             informational::response(sa, cx, about, payloads);
         }
         (Some(Current::Create(attempt)), ExchangeType::CREATE_CHILD_SA) => {
-            child::response(sa, cx, *attempt, payloads);
+            child::response(sa, cx, attempt, payloads);
         }
         _ => sa.fail(cx, "the peer answered by a message of another exchange"),
     }

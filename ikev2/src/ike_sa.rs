@@ -36,6 +36,8 @@ pub(crate) struct IkeSa {
     pub spis: IkeSpis,
     /// Whether this side is the original initiator (RFC 7296 2.2: it sets the Initiator flag).
     pub is_initiator: bool,
+    /// Whether this side began it, and the initiator's SPI: of the first one, where it has replaced others since.
+    pub origin: (bool, [u8; 8]),
     /// Known to the initiator from the beginning, to the responder once the peer has said who it is.
     pub connection: Option<Arc<Connection>>,
     pub path: Path,
@@ -140,6 +142,7 @@ impl IkeSa {
         Self {
             spis,
             is_initiator,
+            origin: (is_initiator, spis.initiator),
             connection: None,
             path,
             peer_takes_fragments: false,

@@ -24,6 +24,7 @@ extern crate self as ikev2;
 
 pub mod authentication;
 pub mod certificate;
+pub mod child_sa;
 pub mod connection;
 mod cookie;
 pub mod encrypted;

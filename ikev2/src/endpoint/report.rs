@@ -1,6 +1,7 @@
 //! What is known about each peer: its state, and its last negotiation as a story.
 
 use super::ChildId;
+use crate::child_sa::Stage;
 use crate::connection::{ChildMode, Traffic};
 use crate::message::payload::Protocol;
 use serde::{Deserialize, Serialize};
@@ -88,8 +89,8 @@ pub struct ChildReport {
     pub age: Duration,
     /// Until it is rekeyed.
     pub rekey_in: Option<Duration>,
-    /// Whether another pair has replaced it.
-    pub is_replaced: bool,
+    /// Where it is in its life.
+    pub stage: Stage,
 }
 
 /// The last negotiation with a peer, in steps.

@@ -2,7 +2,7 @@
 
 use super::{Endpoint, Event, Timer, peers::PeerRecord};
 use crate::{
-    exchange::{Context, Order},
+    exchange::{Context, Order, rekey},
     groups::Random,
     ike_sa::{Ending, IkeSa, State, Task},
     message::IkeSpi,
@@ -179,6 +179,8 @@ impl Endpoint {
                     }
                     self.settle(*sa, now, random);
                 }
+                Order::Inherit(to, inherited) => self.inherit(to, *inherited, now, random),
+                Order::CloseRedundant(own) => self.with(own, now, random, rekey::close_redundant),
                 Order::ReplaceOthers {
                     keep,
                     connection,
@@ -200,6 +202,26 @@ impl Endpoint {
         }
     }
 
+    /// An IKE SA goes on with the children of the one that it replaces.
+    fn inherit(
+        &mut self,
+        to: IkeSpi,
+        inherited: rekey::Inherited,
+        now: Duration,
+        random: Random<'_>,
+    ) {
+        if self.sas.contains_key(&to) {
+            self.with(to, now, random, |sa, cx| rekey::inherit(sa, cx, inherited));
+        } else {
+            let mut cx = Context {
+                now,
+                random,
+                shared: &mut self.shared,
+            };
+            rekey::disinherit(&mut cx, inherited);
+        }
+    }
+
     /// Other IKE SAs that are up with the same peer by the same connection.
     fn others(&self, own: IkeSpi, connection: &str, identity: &str) -> Vec<IkeSpi> {
         let up = self.shared.peers.records.get(connection);
@@ -215,8 +237,7 @@ impl Endpoint {
     /// initiator's SPI goes, deleted by the side that began it.
     fn established(&mut self, own: IkeSpi, now: Duration, random: Random<'_>) {
         let Some(sa) = self.sas.get(&own) else { return };
-        let (name, is_initiator) = (sa.connection_name().to_owned(), sa.is_initiator);
-        let initiator_spi = sa.spis.initiator;
+        let (name, origin) = (sa.connection_name().to_owned(), sa.origin);
         let identity = sa.established().map(|known| known.identity.clone());
         let identity = identity.unwrap_or_default();
         if let Some(record) = self.shared.peers.records.get_mut(&name) {
@@ -231,17 +252,18 @@ impl Endpoint {
             let Some(other_sa) = self.sas.get(&other) else {
                 continue;
             };
-            if other_sa.is_initiator == is_initiator {
+            let is_superseded = other_sa.creating.ike.is_superseded();
+            if other_sa.origin.0 == origin.0 || is_superseded {
                 continue;
             }
-            let redundant = if other_sa.spis.initiator > initiator_spi {
+            let redundant = if other_sa.origin.1 > origin.1 {
                 other
             } else {
                 own
             };
             self.with(redundant, now, random, |sa, cx| {
                 sa.is_redundant = true;
-                if sa.is_initiator {
+                if sa.origin.0 {
                     sa.step(
                         cx,
                         "both sides began at the same time: one of two IKE SAs goes",

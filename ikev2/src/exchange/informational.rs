@@ -1,12 +1,9 @@
 //! INFORMATIONAL (RFC 7296 1.4): deletes, liveness, errors.
 
-use super::{Context, child};
+use super::{Context, child, rekey};
 use crate::{
-    endpoint::{ChildId, RemoveReason},
-    ike_sa::{
-        Current, Ending, IkeSa, State, Task,
-        children::{ChildStage, ChildState},
-    },
+    endpoint::ChildId,
+    ike_sa::{Current, Ending, IkeSa, State, Task},
     message::{
         Body, ExchangeType, Payload,
         payload::{Delete, Notify, NotifyType, Protocol},
@@ -21,7 +18,7 @@ pub(crate) enum About {
     /// Whether the peer lives.
     Liveness,
     /// These children are deleted.
-    Children(Vec<(ChildId, RemoveReason)>),
+    Children(Vec<ChildId>),
     /// The IKE SA is deleted.
     Close(Ending),
 }
@@ -58,44 +55,6 @@ pub(crate) fn send_liveness(sa: &mut IkeSa, cx: &mut Context<'_>) {
     }
 }
 
-/// Deletes children: RFC 7296 1.4.1, by the SPIs of their inbound SAs.
-pub(crate) fn send_delete(sa: &mut IkeSa, cx: &mut Context<'_>, children: &[ChildId]) {
-    let mut deleted = Vec::new();
-    let (mut esp, mut ah) = (Vec::new(), Vec::new());
-    for child in &mut sa.children {
-        if !children.contains(&child.id) || child.stage == ChildStage::Deleting {
-            continue;
-        }
-        deleted.push((child.id, reason(child)));
-        child.stage = ChildStage::Deleting;
-        let spis = if child.protocol == Protocol::AH {
-            &mut ah
-        } else {
-            &mut esp
-        };
-        spis.push(child.inbound_spi.to_be_bytes());
-    }
-    let payloads = deletes(&esp, &ah);
-    if !payloads.is_empty() && sa.request(cx, EXCHANGE, &payloads) {
-        sa.current = Some(Current::Informational(About::Children(deleted)));
-    }
-}
-
-fn deletes<'a>(esp: &'a [[u8; 4]], ah: &'a [[u8; 4]]) -> Vec<Payload<'a>> {
-    let parts = [(Protocol::ESP, esp), (Protocol::AH, ah)];
-    let parts = parts.into_iter().filter(|(_, spis)| !spis.is_empty());
-    parts
-        .map(|(protocol, spis)| Body::Delete(Delete::children(protocol, spis)).into())
-        .collect()
-}
-
-fn reason(child: &ChildState) -> RemoveReason {
-    match child.stage {
-        ChildStage::Replaced => RemoveReason::Replaced,
-        ChildStage::Current | ChildStage::Deleting => RemoveReason::Deleted,
-    }
-}
-
 /// Deletes the IKE SA, and with it all its children.
 pub(crate) fn send_close(sa: &mut IkeSa, cx: &mut Context<'_>, ending: Ending) {
     let delete = Body::Delete(Delete::IKE_SA).into();
@@ -111,32 +70,14 @@ pub(crate) fn send_close(sa: &mut IkeSa, cx: &mut Context<'_>, ending: Ending) {
 
 /// A request of the peer.
 pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &[Payload<'_>]) {
-    let mut removed = Vec::new();
-    let (mut esp, mut ah) = (Vec::new(), Vec::new());
+    let mut deletes = Vec::new();
     let mut ending = None;
     for payload in payloads {
         match &payload.body {
             Body::Delete(delete) if delete.protocol == Protocol::IKE => {
                 ending = Some(closed_by_peer(sa));
             }
-            Body::Delete(delete) => {
-                for spi in delete.spis() {
-                    let spi = u32::from_be_bytes(spi);
-                    let Some(child) = sa.child_by_outbound(delete.protocol, spi) else {
-                        continue;
-                    };
-                    // RFC 7296 1.4.1: what this side has asked to delete too is not answered by its SPI.
-                    if child.stage != ChildStage::Deleting {
-                        let answered = if child.protocol == Protocol::AH {
-                            &mut ah
-                        } else {
-                            &mut esp
-                        };
-                        answered.push(child.inbound_spi.to_be_bytes());
-                    }
-                    removed.push((child.id, reason(child)));
-                }
-            }
+            Body::Delete(delete) => deletes.push(*delete),
             Body::Notify(notify) => {
                 if let Some(why) = fatal(notify) {
                     ending = Some(Ending::Failed(why));
@@ -145,12 +86,10 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &
             _ => {}
         }
     }
-    sa.respond(cx, id, EXCHANGE, &deletes(&esp, &ah));
-    for (child, reason) in removed {
-        child::deleted_by_peer(sa, cx, child);
-        sa.remove_child(cx, child, reason, "the peer deleted it");
-    }
+    let deleted = child::delete::request(sa, cx, &deletes);
+    sa.respond(cx, id, EXCHANGE, &child::delete::payloads(&deleted));
     if let Some(ending) = ending {
+        rekey::deleted_by_peer(sa, cx);
         sa.end_and_linger(cx, ending);
     }
 }
@@ -187,11 +126,7 @@ pub(crate) fn response(
 ) {
     match about {
         About::Liveness => {}
-        About::Children(children) => {
-            for (child, reason) in children {
-                sa.remove_child(cx, child, reason, "deleted by this side");
-            }
-        }
+        About::Children(children) => child::delete::response(sa, cx, &children),
         About::Close(ending) => return sa.end(cx, ending),
     }
     let notifies = payloads.iter().filter_map(|payload| match &payload.body {

@@ -2,9 +2,10 @@
 
 use super::IkeSa;
 use crate::{
+    child_sa::{Happening, Stage},
     connection::{Child, ChildMode, Traffic},
     endpoint::{Action, ChildId, ChildReport, ChildSa, Event, Outbound, Peer, RemoveReason},
-    exchange::Context,
+    exchange::{Context, collision::NoncePair},
     message::payload::Protocol,
     negotiation::Chosen,
 };
@@ -28,19 +29,33 @@ pub(crate) struct ChildState {
     pub rekey_at: Option<Duration>,
     /// When it goes without a rekey.
     pub ends_at: Option<Duration>,
-    pub stage: ChildStage,
+    pub stage: Stage,
+    /// The pair that it was made to replace.
+    pub replaces: Option<ChildId>,
+    /// The first of the pairs of which each has replaced another: they carry the same traffic.
+    pub family: ChildId,
+    /// The pair that this side has made to replace it.
+    pub own_successor: Option<Successor>,
+    /// The pair that the peer has made to replace it.
+    pub peers_successor: Option<Successor>,
+    /// Standby: when outbound traffic moves without a sign of the peer, and how often the request has come again.
+    pub move_at: Option<Duration>,
+    pub repetitions: u32,
+    /// The request of the peer by which it was made, until it is known that the peer has the answer: before that it is
+    /// unknown there.
+    pub answered: Option<u32>,
+    /// Draining: when it is removed.
+    pub drained_at: Option<Duration>,
+    /// Whether the data plane was told to remove it already.
+    pub is_removed: bool,
 }
 
-/// Where a pair of child SAs is in its life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ChildStage {
-    /// It is the current one.
-    Current,
-    /// Another pair has replaced it: it waits for its Delete.
-    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
-    Replaced,
-    /// This side has sent a Delete for it.
-    Deleting,
+/// A pair made by a rekey.
+#[derive(Clone)]
+pub(crate) struct Successor {
+    pub id: ChildId,
+    /// The nonces of its exchange, by which collisions are decided.
+    pub nonces: NoncePair,
 }
 
 /// A pair that was negotiated: what [`IkeSa::install`] needs besides the configuration.
@@ -58,12 +73,22 @@ pub(crate) struct Negotiated {
 }
 
 impl ChildState {
+    /// When there is something to do.
     pub fn next_at(&self) -> Option<Duration> {
-        let rekey_at = match self.stage {
-            ChildStage::Current => self.rekey_at,
-            ChildStage::Replaced | ChildStage::Deleting => None,
-        };
-        rekey_at.into_iter().chain(self.ends_at).min()
+        let rekey_at = self.rekey_at.filter(|_| self.stage == Stage::Current);
+        let move_at = self.move_at.filter(|_| self.stage == Stage::Standby);
+        let ends_at = self.ends_at.filter(|_| self.stage.is_alive());
+        let times = [rekey_at, move_at, ends_at, self.drained_at];
+        times.into_iter().flatten().min()
+    }
+
+    /// Goes to the stage that follows; `false` where this cannot happen in the present one.
+    pub fn advance(&mut self, happening: Happening) -> bool {
+        let next = self.stage.after(happening);
+        if let Some(stage) = next {
+            self.stage = stage;
+        }
+        next.is_some()
     }
 
     pub fn report(&self, now: Duration) -> ChildReport {
@@ -77,7 +102,7 @@ impl ChildState {
             traffic: (self.local_traffic.clone(), self.remote_traffic.clone()),
             age: now.saturating_sub(self.since),
             rekey_in: self.rekey_at.map(|at| at.saturating_sub(now)),
-            is_replaced: self.stage != ChildStage::Current,
+            stage: self.stage,
         }
     }
 }
@@ -94,12 +119,10 @@ impl IkeSa {
         }
     }
 
-    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     pub fn child(&self, id: ChildId) -> Option<&ChildState> {
         self.children.iter().find(|child| child.id == id)
     }
 
-    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     pub fn child_mut(&mut self, id: ChildId) -> Option<&mut ChildState> {
         self.children.iter_mut().find(|child| child.id == id)
     }
@@ -122,6 +145,7 @@ impl IkeSa {
             .connection
             .as_ref()
             .map_or(0, |connection| connection.jitter_percent);
+        let old = pair.replaces.and_then(|old| self.child(old));
         let state = ChildState {
             id,
             name: child.name.clone(),
@@ -135,7 +159,16 @@ impl IkeSa {
             since: cx.now,
             rekey_at: Some(cx.now.saturating_add(shortened(lifetime.soft, jitter, cx))),
             ends_at: Some(cx.now.saturating_add(lifetime.hard)),
-            stage: ChildStage::Current,
+            stage: Stage::Installing,
+            replaces: pair.replaces,
+            family: old.map_or(id, |old| old.family),
+            own_successor: None,
+            peers_successor: None,
+            move_at: None,
+            repetitions: 0,
+            answered: None,
+            drained_at: None,
+            is_removed: false,
         };
         let extended_sequence_numbers = pair.algorithms.has_extended_sequence_numbers();
         let peer = self.peer();
@@ -165,26 +198,21 @@ impl IkeSa {
         cx.act(Action::Install(Box::new(installed)));
         let suite = pair.algorithms.to_string();
         self.step(cx, format!("child SA {}: {suite}", child.name));
-        cx.event(match pair.replaces {
-            Some(old) => Event::ChildRekeyed {
-                peer,
-                child: child.name.clone(),
-                old,
-                new: id,
-            },
-            None => Event::ChildUp {
+        // A pair that replaces another one is reported when it is known that it stays.
+        if pair.replaces.is_none() {
+            cx.event(Event::ChildUp {
                 peer,
                 child: child.name.clone(),
                 id,
                 suite,
-            },
-        });
+            });
+        }
         self.children.push(state);
         cx.shared.owners.insert(id, self.own_spi());
         id
     }
 
-    /// Takes a pair away.
+    /// Takes a pair away, and forgets it.
     pub fn remove_child(
         &mut self,
         cx: &mut Context<'_>,
@@ -192,17 +220,30 @@ impl IkeSa {
         reason: RemoveReason,
         why: &str,
     ) {
-        let Some(place) = self.children.iter().position(|child| child.id == id) else {
+        self.stop_child(cx, id, reason, why);
+        self.children.retain(|child| child.id != id);
+        cx.shared.owners.remove(&id);
+    }
+
+    /// Takes a pair away from the data plane; until both ends have deleted it, it is remembered here.
+    pub fn stop_child(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: ChildId,
+        reason: RemoveReason,
+        why: &str,
+    ) {
+        let Some(child) = self.child_mut(id).filter(|child| !child.is_removed) else {
             return;
         };
-        let child = self.children.remove(place);
-        cx.shared.owners.remove(&id);
+        child.is_removed = true;
+        let name = child.name.clone();
         cx.act(Action::Remove { child: id, reason });
         if reason != RemoveReason::Replaced {
             let peer = self.peer();
             cx.event(Event::ChildDown {
                 peer,
-                child: child.name,
+                child: name,
                 id,
                 reason: why.to_owned(),
             });

@@ -3,7 +3,7 @@
 use super::{IkeSa, State, Step};
 use crate::{
     endpoint::{ChildId, Event, RemoveReason},
-    exchange::{Context, Purpose},
+    exchange::{Context, Purpose, child},
     window::{Requests, Schedule},
     work::Work,
 };
@@ -77,6 +77,11 @@ impl IkeSa {
         if matches!(self.state, State::Gone | State::Lingering(_)) {
             return;
         }
+        let ending = if self.creating.ike.is_superseded() {
+            Ending::Superseded
+        } else {
+            ending
+        };
         let (why, reason) = match &ending {
             Ending::Failed(why) => (why.clone(), RemoveReason::PeerDead),
             Ending::Closed { why, .. } => (why.clone(), RemoveReason::Deleted),
@@ -99,7 +104,7 @@ impl IkeSa {
         if let State::Initiating(initiating) = &self.state {
             handles.extend(initiating.begun);
         }
-        handles.extend(self.creating.handles());
+        handles.extend(child::attempt(self).and_then(child::Attempt::handle));
         if !handles.is_empty() {
             cx.work(self.own_spi(), Purpose::Forget, Work::Forget(handles));
         }

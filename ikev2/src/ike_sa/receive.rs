@@ -116,6 +116,7 @@ impl IkeSa {
             Received::Again(datagrams) => {
                 let datagrams = datagrams.to_vec();
                 send_back(cx, origin, datagrams);
+                exchange::child::answered_again(self, cx, id);
                 false
             }
             // RFC 7296 2.3: ignored; the notification INVALID_MESSAGE_ID is optional.

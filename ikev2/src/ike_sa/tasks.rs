@@ -34,7 +34,6 @@ pub(crate) enum Current {
     /// INFORMATIONAL.
     Informational(informational::About),
     /// CREATE_CHILD_SA.
-    #[expect(dead_code, reason = "for CREATE_CHILD_SA")]
     Create(Box<child::Attempt>),
 }
 
@@ -79,7 +78,7 @@ impl IkeSa {
             match task {
                 Task::Liveness => informational::send_liveness(self, cx),
                 Task::DeleteChildren(children) => {
-                    informational::send_delete(self, cx, &children);
+                    child::delete::send(self, cx, &children);
                 }
                 Task::Close(ending) => informational::send_close(self, cx, ending),
                 Task::CreateChild { .. } | Task::RekeyChild(_) | Task::RekeyIke => {

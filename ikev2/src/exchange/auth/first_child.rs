@@ -425,6 +425,7 @@ pub(crate) fn installed(
     } else {
         child::installed(sa, cx, id, Ok(()));
     }
+    child::carries(sa, id);
     finish(sa, cx);
 }
 

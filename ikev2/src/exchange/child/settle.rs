@@ -1,0 +1,170 @@
+//! Which pair carries outbound traffic, and which pairs go.
+//!
+//! ```text
+//!   old ──┬── own successor      this side asked: it moves at once, and deletes the old pair
+//!         └── peer's successor   the peer asked: this side moves when the peer sends by it, deletes the old pair, or
+//!                                after some time; the peer deletes the old pair
+//!   both: the nonces decide which of the two stays
+//! ```
+
+use super::{is_rekeying, refusal};
+use crate::{
+    child_sa::{Happening, Stage},
+    endpoint::{Action, ChildId, Event},
+    exchange::{
+        Context,
+        collision::{self, Delete, Exchange},
+    },
+    ike_sa::{IkeSa, Task, children::ChildState},
+};
+use std::time::Duration;
+
+/// Whether a pair that was made to replace this one is there.
+pub(super) fn is_succeeded(sa: &IkeSa, pair: &ChildState) -> bool {
+    let successors = pair.own_successor.iter().chain(&pair.peers_successor);
+    let mut pairs = successors.filter_map(|one| sa.child(one.id));
+    pairs.any(|one| one.stage.is_alive())
+}
+
+/// This side begins to rekey a pair: pairs that were made for it before and are gone have no say in it.
+pub(super) fn forget_successors(sa: &mut IkeSa, old: ChildId) {
+    if let Some(old) = sa.child_mut(old) {
+        (old.own_successor, old.peers_successor) = (None, None);
+    }
+}
+
+/// A rekey of the pair `old` is complete, that of this side or that of the peer. Nothing is decided while another one
+/// is on its way: the nonces of both are needed.
+pub(super) fn settle(sa: &mut IkeSa, cx: &mut Context<'_>, old: ChildId) {
+    let is_answering = sa
+        .creating
+        .answers
+        .iter()
+        .any(|answer| answer.replaces(old));
+    if is_answering || is_rekeying(sa, old) {
+        return;
+    }
+    let is_original_initiator = sa.is_initiator;
+    let Some(pair) = sa.child(old) else { return };
+    match (pair.own_successor.clone(), pair.peers_successor.clone()) {
+        (Some(own), None) => move_and_delete(sa, cx, old, own.id),
+        (Some(own), Some(peers)) => {
+            // RFC 7296 2.8.1: the pair of the exchange with the lowest nonce is deleted by the end that began it.
+            let verdict = collision::judge(&own.nonces, &peers.nonces, is_original_initiator);
+            sa.step(
+                cx,
+                "both sides have rekeyed the same child SA: the nonces decide",
+            );
+            match (verdict.keep, verdict.delete) {
+                (Exchange::Own, Delete::Old) => move_and_delete(sa, cx, old, own.id),
+                _ => delete_own(sa, cx, own.id),
+            }
+        }
+        (None, _) => {}
+    }
+}
+
+fn move_and_delete(sa: &mut IkeSa, cx: &mut Context<'_>, old: ChildId, new: ChildId) {
+    move_to(sa, cx, new);
+    if sa.child(old).is_some_and(|old| old.stage.is_alive()) {
+        sa.tasks.push_front(Task::DeleteChildren(vec![old]));
+    }
+}
+
+/// The peer's pair stays, which is moved to when the peer shows that it is ready; or the one that has replaced it
+/// since.
+fn delete_own(sa: &mut IkeSa, cx: &mut Context<'_>, own: ChildId) {
+    sa.tasks.push_front(Task::DeleteChildren(vec![own]));
+    fall_back(sa, cx, own);
+}
+
+/// A pair that replaces none carries traffic from the beginning.
+pub(crate) fn carry(sa: &mut IkeSa, id: ChildId) {
+    if let Some(pair) = sa.child_mut(id) {
+        pair.advance(Happening::MovedTo);
+    }
+}
+
+/// Outbound traffic moves to this pair, from the others of its kin.
+pub(super) fn move_to(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
+    let Some(pair) = sa.child_mut(id) else { return };
+    if !pair.advance(Happening::MovedTo) {
+        return;
+    }
+    pair.move_at = None;
+    let (replaces, name) = (pair.replaces, pair.name.clone());
+    for other in kin(sa, id) {
+        if let Some(other) = sa.child_mut(other) {
+            other.advance(Happening::MovedAway);
+        }
+    }
+    cx.act(Action::UseOutbound(id));
+    if let Some(old) = replaces {
+        let peer = sa.peer();
+        cx.event(Event::ChildRekeyed {
+            peer,
+            child: name,
+            old,
+            new: id,
+        });
+    }
+}
+
+/// The other pairs that carry the same traffic as this one.
+fn kin(sa: &IkeSa, id: ChildId) -> Vec<ChildId> {
+    let family = sa.child(id).map(|pair| pair.family);
+    let is_kin = |other: &&ChildState| other.id != id && Some(other.family) == family;
+    let kin = sa.children.iter().filter(is_kin);
+    kin.map(|other| other.id).collect()
+}
+
+/// The peer sends by a pair, or nothing was heard of it for long: outbound traffic moves, unless a collision is not
+/// decided yet or this side will delete the pair.
+pub(super) fn move_if_standby(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
+    let is_standby = sa
+        .child(id)
+        .is_some_and(|pair| pair.stage == Stage::Standby);
+    let is_condemned = sa
+        .tasks
+        .iter()
+        .any(|task| matches!(task, Task::DeleteChildren(ids) if ids.contains(&id)));
+    if !is_standby || is_condemned {
+        return;
+    }
+    let replaces = sa.child(id).and_then(|pair| pair.replaces);
+    if replaces.is_some_and(|old| is_rekeying(sa, old)) {
+        let at = cx.now + refusal::pause(cx, Duration::from_millis(250));
+        if let Some(pair) = sa.child_mut(id) {
+            pair.move_at = Some(at);
+        }
+        return;
+    }
+    move_to(sa, cx, id);
+}
+
+/// The pair that carried outbound traffic ends: another one of its kin takes over, the newest first.
+pub(super) fn fall_back(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) -> bool {
+    let mut alive = kin(sa, id);
+    alive.retain(|other| sa.child(*other).is_some_and(|other| other.stage.is_alive()));
+    alive.sort_unstable();
+    let is_carried = |sa: &IkeSa, other: &ChildId| {
+        sa.child(*other)
+            .is_some_and(|other| other.stage == Stage::Current)
+    };
+    if alive.iter().any(|other| is_carried(sa, other)) {
+        return true;
+    }
+    // A pair that this side is about to delete comes last.
+    let is_condemned = |other: &ChildId| {
+        let mut tasks = sa.tasks.iter();
+        tasks.any(|task| matches!(task, Task::DeleteChildren(ids) if ids.contains(other)))
+    };
+    alive.sort_by_key(|other| (!is_condemned(other), *other));
+    match alive.last() {
+        Some(newest) => {
+            move_to(sa, cx, *newest);
+            true
+        }
+        None => false,
+    }
+}
