@@ -282,3 +282,6 @@ impl Traffic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -241,3 +241,6 @@ impl fmt::Display for WorkError {
 }
 
 impl std::error::Error for WorkError {}
+
+#[cfg(test)]
+mod tests;

@@ -51,8 +51,8 @@ pub(crate) struct Initiating {
     pub cookie: Option<Vec<u8>>,
     /// How often the request was changed because the responder wanted so.
     pub restarts: u32,
-    /// Why the answer of somebody is no good. It may be forged: a better one is waited for until the request would be sent
-    /// again (RFC 7296 2.21.1).
+    /// Why the first answer is no good. It may be forged: a better one is waited for until the request would be sent again
+    /// (RFC 7296 2.21.1).
     pub refusal: Option<String>,
     /// Which child comes up with the IKE SA, and for which packet.
     pub first_child: auth::first_child::Wanted,
