@@ -108,6 +108,20 @@ impl Socket {
         Ok(socket)
     }
 
+    /// A socket that another process has opened and set up.
+    pub fn from_file(file: OwnedFd, family: Family, options: SocketOptions) -> Self {
+        Self {
+            file,
+            family,
+            options,
+        }
+    }
+
+    /// Its descriptor alone.
+    pub fn into_file(self) -> OwnedFd {
+        self.file
+    }
+
     fn set_up(&self) -> Result<(), OpenError> {
         let (level, names) = match self.family {
             Family::V4 => (

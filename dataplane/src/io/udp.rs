@@ -11,10 +11,14 @@
 //! many addresses needs no more sockets. The kernel's `UDP_ENCAP` is not used: it would pass the packets to the
 //! kernel's ESP.
 //!
+//! Port 4500 is also a port of IKE (RFC 3948 2.2). Where IKE is used, a second socket has the port and receives its
+//! messages ([`IkeSocket`]).
+//!
 //! RFC 3948 2.1: the UDP checksum over IPv4 SHOULD be zero. Such datagrams can neither be segmented by the kernel nor
 //! coalesced by the receiver's (`udp_send_skb` and `udp_gro_receive_segment` refuse them), so a checksum is sent, which
 //! every receiver must accept by the same section, unless [`UdpOptions::zero_checksum`] is set.
 
+mod ike;
 mod open;
 mod options;
 mod probe;
@@ -24,6 +28,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use ike::{IkeBuffer, IkeSocket, open_ike};
 pub use open::open;
 pub use options::{UdpOffloads, UdpOptions};
 pub use probe::{OffloadState, UdpProbe, probe};

@@ -204,6 +204,7 @@ impl Sockets {
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
+                    beside_ike: false,
                     port,
                     zero_checksum: self.zero_checksum,
                     offloads: self.trial(v6).offloads(),

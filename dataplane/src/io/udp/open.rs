@@ -21,6 +21,9 @@ pub fn open(family: Family, options: &UdpOptions) -> Result<(UdpSource, UdpSink)
     let socket = Socket::open(family, SocketType::DGRAM, None, &options.socket)?;
     // A socket inherited from another process is bound already.
     if bound_port(&socket)? != options.port || options.port == 0 {
+        if options.beside_ike {
+            share_port(&socket)?;
+        }
         bind(&socket, options.port)?;
     }
     let stats = Arc::new(UdpStats::default());
@@ -31,7 +34,14 @@ pub fn open(family: Family, options: &UdpOptions) -> Result<(UdpSource, UdpSink)
     Ok((UdpSource::new(socket, port, stats), sink))
 }
 
-fn bind(socket: &Socket, port: u16) -> Result<(), OpenError> {
+/// Lets another socket of the same user have the port too; before either is bound.
+pub(super) fn share_port(socket: &Socket) -> Result<(), OpenError> {
+    socket
+        .set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
+        .map_err(OpenError::during("share the port with another socket"))
+}
+
+pub(super) fn bind(socket: &Socket, port: u16) -> Result<(), OpenError> {
     let any: IpAddr = match socket.family {
         Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
         Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
@@ -48,7 +58,7 @@ fn bind(socket: &Socket, port: u16) -> Result<(), OpenError> {
     })
 }
 
-fn bound_port(socket: &Socket) -> Result<u16, OpenError> {
+pub(super) fn bound_port(socket: &Socket) -> Result<u16, OpenError> {
     let address =
         rustix::net::getsockname(socket).map_err(OpenError::during("read the UDP port"))?;
     SocketAddr::try_from(address)

@@ -11,6 +11,8 @@ pub struct UdpOptions {
     pub zero_checksum: bool,
     /// Which offloads are used: those that [`super::probe()`] has found to work.
     pub offloads: UdpOffloads,
+    /// Whether an [`IkeSocket`](super::IkeSocket) has the port too, and receives the IKE messages there.
+    pub beside_ike: bool,
     /// Options of every socket.
     pub socket: SocketOptions,
 }
@@ -22,6 +24,7 @@ impl UdpOptions {
             port: 4500,
             zero_checksum: false,
             offloads: UdpOffloads::ALL,
+            beside_ike: false,
             socket,
         }
     }

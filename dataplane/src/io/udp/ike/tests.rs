@@ -1,0 +1,145 @@
+use super::*;
+use crate::io::namespaces::{isolated, receive, warnings};
+use crate::io::udp::{UdpOptions, UdpSource, open};
+use std::net::UdpSocket;
+
+fn options() -> SocketOptions {
+    SocketOptions::new(PmtuCache::default(), warnings().0)
+}
+
+fn both(family: Family) -> (IkeSocket, UdpSource) {
+    let ike = open_ike(family, SHARED_PORT, true, &options()).unwrap();
+    let mut udp = UdpOptions::new(options());
+    udp.beside_ike = true;
+    (IkeSocket::over(ike).unwrap(), open(family, &udp).unwrap().0)
+}
+
+fn loopback(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::LOCALHOST.into(),
+        Family::V6 => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+fn messages(socket: &mut IkeSocket) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
+    let (mut room, mut all) = (IkeBuffer::default(), Vec::new());
+    loop {
+        let before = all.len();
+        let take = |from, to, bytes: &mut [u8]| all.push((from, to, bytes.to_vec()));
+        socket.receive(&mut room, take).unwrap();
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+fn packets(source: &mut UdpSource, count: usize) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    receive(source, |bytes, _| {
+        all.push(bytes.to_vec());
+        all.len() == count
+    });
+    all
+}
+
+#[test]
+fn the_kernel_gives_each_socket_its_own_kind_whatever_the_senders_port() {
+    isolated(|| {
+        for family in [Family::V4, Family::V6] {
+            let (mut ike, mut esp) = both(family);
+            let to = SocketAddr::new(loopback(family), SHARED_PORT);
+            // By the hash of ports alone half of these would go to the wrong socket.
+            for n in 0..40 {
+                let peer = UdpSocket::bind((loopback(family), 0)).unwrap();
+                peer.send_to(&[0, 0, 0, 0, n, n], to).unwrap();
+                peer.send_to(&[0, 0, 0, 1, n, n], to).unwrap();
+                let (from, local, bytes) = messages(&mut ike).pop().unwrap();
+                assert_eq!(from, peer.local_addr().unwrap());
+                assert_eq!((local, bytes), (to, vec![n, n]));
+                assert_eq!(packets(&mut esp, 1), [vec![0, 0, 0, 1, n, n]]);
+            }
+            let peer = UdpSocket::bind((loopback(family), 0)).unwrap();
+            for short in [&[0xff][..], &[], &[0], &[0, 0, 0], &[1, 2, 3, 4]] {
+                peer.send_to(short, to).unwrap();
+            }
+            peer.send_to(&[0; 4], to).unwrap();
+            assert_eq!(messages(&mut ike).len(), 1, "the marker alone");
+            assert_eq!(ike.not_ike(), 0);
+            let rest = packets(&mut esp, usize::MAX);
+            assert_eq!(rest.last().unwrap(), &[1, 2, 3, 4]);
+            assert_eq!(esp.stats().keepalives(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_flood_of_one_kind_takes_no_room_from_the_other() {
+    isolated(|| {
+        let (mut ike, mut esp) = both(Family::V4);
+        let to = SocketAddr::new(loopback(Family::V4), SHARED_PORT);
+        let peer = UdpSocket::bind((loopback(Family::V4), 0)).unwrap();
+        // More than the queue of the socket holds, of which none is read.
+        for _ in 0..40_000 {
+            peer.send_to(&[0; 1000], to).unwrap();
+        }
+        peer.send_to(&[7; 1000], to).unwrap();
+        assert_eq!(packets(&mut esp, 1), [vec![7; 1000]]);
+        assert!(messages(&mut ike).len() < 40_000, "the queue was not full");
+        for _ in 0..40_000 {
+            peer.send_to(&[7; 1000], to).unwrap();
+        }
+        peer.send_to(&[0; 1000], to).unwrap();
+        assert_eq!(messages(&mut ike).len(), 1);
+    });
+}
+
+#[test]
+fn until_esp_has_its_socket_its_packets_are_counted() {
+    isolated(|| {
+        let file = open_ike(Family::V4, SHARED_PORT, false, &options()).unwrap();
+        let mut ike = IkeSocket::over(file).unwrap();
+        let peer = UdpSocket::bind((loopback(Family::V4), 0)).unwrap();
+        peer.send_to(&[7; 100], (loopback(Family::V4), SHARED_PORT))
+            .unwrap();
+        assert!(messages(&mut ike).is_empty());
+        assert_eq!(ike.not_ike(), 1);
+    });
+}
+
+#[test]
+fn messages_leave_by_the_address_that_is_asked_for_with_the_marker_on_port_4500_alone() {
+    isolated(|| {
+        let two = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        for (port, marker) in [(500, &[][..]), (SHARED_PORT, &[0; 4])] {
+            let file = open_ike(Family::V4, port, false, &options()).unwrap();
+            let mut ike = IkeSocket::over(file).unwrap();
+            let peer = UdpSocket::bind((loopback(Family::V4), 0)).unwrap();
+            let to = peer.local_addr().unwrap();
+            ike.send(two, to, &[vec![1, 2], vec![3]]);
+            for message in [&[1, 2][..], &[3]] {
+                let mut room = [0; 100];
+                let (len, from) = peer.recv_from(&mut room).unwrap();
+                assert_eq!(room[..len], [marker, message].concat());
+                assert_eq!(from, SocketAddr::new(two, port));
+            }
+            // A peer that is not there answers by ICMP, which stops neither the next message nor the socket.
+            drop(peer);
+            ike.send(two, to, &[vec![1]]);
+            ike.send(two, to, &[vec![1]]);
+            assert!(messages(&mut ike).is_empty());
+            let peer = UdpSocket::bind(to).unwrap();
+            ike.send(two, to, &[vec![9]]);
+            assert!(peer.recv_from(&mut [0; 100]).is_ok());
+        }
+    });
+}
+
+#[test]
+fn the_port_500_is_not_shared() {
+    isolated(|| {
+        let first = open_ike(Family::V4, 500, false, &options()).unwrap();
+        let second = open_ike(Family::V4, 500, false, &options());
+        assert!(matches!(second, Err(OpenError::PortTaken { port: 500 })));
+        drop(first);
+    });
+}
