@@ -35,6 +35,7 @@ pub(crate) fn combined_plan(one: &Plan, other: &Plan) -> Plan {
         outer: &one.outer | &other.outer,
         senders: one.senders.and(&other.senders),
         gateway_peers: &one.gateway_peers | &other.gateway_peers,
+        exchanges_keys: one.exchanges_keys || other.exchanges_keys,
     }
 }
 

@@ -281,4 +281,4 @@ fn clamping(site: &Site, plan: &Plan) -> Vec<Rule> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

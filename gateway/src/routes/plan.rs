@@ -72,7 +72,13 @@ pub(crate) struct Plan {
     pub outer: BTreeSet<(IpAddr, IpAddr)>,
     /// Users whose sockets send the gateway's outer packets.
     pub senders: Senders,
+    /// Whether the gateway exchanges keys itself: then its packets from [`IKE_PORTS`] pass between any addresses, because
+    /// peers may be anywhere, and those to these ports arrive.
+    pub exchanges_keys: bool,
 }
+
+/// UDP ports of key exchange (RFC 7296 2).
+pub(crate) const IKE_PORTS: [u16; 2] = [500, 4500];
 
 /// Users whose sockets send the gateway's outer packets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

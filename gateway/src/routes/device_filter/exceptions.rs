@@ -6,7 +6,7 @@ use super::headers::{self, KNOWLEDGE, KNOWN, LATER, PORTS, PROTOCOL, START, UPPE
 use super::policies::MARK;
 use super::search::search;
 use super::task::{Ends, Task};
-use crate::routes::plan::Family;
+use crate::routes::plan::{Family, IKE_PORTS};
 use crate::routes::range::Range;
 
 /// Offset at which the kernel returns the packet type.
@@ -53,9 +53,9 @@ impl Task {
         }
     }
 
-    /// The gateway's own outer packets: marked, of a protocol that it sends, and between addresses of an SA.
+    /// The gateway's own outer packets: marked, of a protocol that it sends, and between addresses of an SA; or IKE.
     fn our_own(&self, program: &mut Assembler, ends: Ends) {
-        if self.outer.is_empty() {
+        if self.outer.is_empty() && !self.exchanges_keys {
             return;
         }
         let (ours, udp) = (program.label(), program.label());
@@ -63,6 +63,12 @@ impl Task {
         program.go_unless(Test::HasBit(self.target.mark), ends.drop);
         self.is_protected(program, (ours, udp, ours), ends.drop);
         program.bind(udp);
+        if self.exchanges_keys {
+            program.run(&[Op::Recall(PORTS), Op::ShiftRight(16)]);
+            for port in IKE_PORTS {
+                program.go_if(Test::Equal(port.into()), ends.pass);
+            }
+        }
         for shift in [16, 0] {
             self.has_port(program, shift, ours);
         }

@@ -4,7 +4,7 @@ use super::FilterHook;
 use super::assembler::Label;
 use super::headers::LinkKind;
 use super::policies::{Area, FilterRule};
-use crate::routes::plan::{Disposition, Entry, Family, Plan};
+use crate::routes::plan::{Disposition, Entry, Family, IKE_PORTS, Plan};
 use crate::routes::range::{Range, joined};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -42,6 +42,8 @@ pub(super) struct Task {
     pub outer: Vec<FilterRule>,
     /// Ports of protected packets.
     pub udp_ports: BTreeSet<u16>,
+    /// Whether marked packets from the ports of IKE leave between any addresses.
+    pub exchanges_keys: bool,
 }
 
 impl Task {
@@ -55,7 +57,7 @@ impl Task {
         lists.dedup();
         let mut udp_ports = plan.udp_ports.clone();
         if target.hook == FilterHook::Egress {
-            udp_ports.extend(KEY_EXCHANGE);
+            udp_ports.extend(IKE_PORTS);
         }
         Self {
             family,
@@ -66,6 +68,7 @@ impl Task {
                 FilterHook::Ingress => outer(plan, family, &[&plan.arriving, &plan.passing]),
             },
             udp_ports,
+            exchanges_keys: plan.exchanges_keys,
         }
     }
 
@@ -115,9 +118,6 @@ impl Task {
         Some([low, high].map(|source| Area { source, ..area }))
     }
 }
-
-/// UDP ports of key exchange (RFC 7296 2).
-const KEY_EXCHANGE: [u16; 2] = [500, 4500];
 
 fn rules(entries: &[Entry], family: Family) -> Vec<FilterRule> {
     let of_family = entries

@@ -102,13 +102,14 @@ fn plans() -> impl Strategy<Value = Plan> {
     let outer = proptest::collection::btree_set(pair, 0..6);
     let ports = prop_oneof![Just(vec![]), Just(vec![4500]), Just(vec![4500, 5000])];
     let fwd = proptest::option::of(entries());
-    (entries(), entries(), fwd, outer, ports).prop_map(
-        |(leaving, arriving, passing, outer, ports)| Plan {
+    (entries(), entries(), fwd, outer, ports, any::<bool>()).prop_map(
+        |(leaving, arriving, passing, outer, ports, exchanges_keys)| Plan {
             leaving,
             passing: passing.unwrap_or_else(|| arriving.clone()),
             arriving,
             outer,
             udp_ports: ports.into_iter().collect(),
+            exchanges_keys,
             ..Plan::default()
         },
     )

@@ -4,7 +4,7 @@
 use super::condition::{AH, ESP, UDP, when};
 use crate::routes::Site;
 use crate::routes::nftables::rule::{Field, Rule};
-use crate::routes::plan::{Disposition, Entry, Family, Plan, Senders, overlap};
+use crate::routes::plan::{Disposition, Entry, Family, IKE_PORTS, Plan, Senders, overlap};
 use ipsec::policy::Prefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,8 @@ const IGMP: u8 = 2;
 const ICMP6: u8 = 58;
 
 /// The gateway's own outer packets. The mark alone is not enough, because any user of raw sockets may set it: they must
-/// be ESP, AH or UDP from one of the gateway's ports, between addresses of an SA, from a socket of the gateway's user.
+/// be ESP, AH or UDP from one of the gateway's ports, between addresses of an SA, or IKE; and from a socket of the
+/// gateway's user.
 pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -46,6 +47,15 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
                     .any(Field::SourcePort, ports, false),
             );
         }
+    }
+    if plan.exchanges_keys {
+        // RFC 7296 2.23: IKE leaves from these two ports alone.
+        let ports = IKE_PORTS.map(u16::to_be_bytes);
+        rules.push(when().marked(site.outside_mark()).protocols(&[UDP]).any(
+            Field::SourcePort,
+            ports,
+            false,
+        ));
     }
     if let Some(device) = site.forward() {
         // Decrypted packets to a neighbour that is not resolved yet are sent to the inner hosts by a raw socket.

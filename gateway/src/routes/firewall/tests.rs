@@ -6,7 +6,7 @@ use ipsec::policy::Upper;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-mod kernel;
+pub(crate) mod kernel;
 mod ring_bypass;
 
 fn site() -> Site {
@@ -102,6 +102,38 @@ fn what_no_policy_names_is_asked_for_its_addresses_alone() {
     };
     let arriving = whole_chain(&site(), &devices, "arriving");
     assert_eq!(arriving[2..4], drops(&devices.arriving));
+}
+
+#[test]
+fn ike_leaves_between_any_addresses_by_mark_port_and_user_alone() {
+    let without = plan();
+    let exchanging = Plan {
+        exchanges_keys: true,
+        ..plan()
+    };
+    let before = chain(&site(), &without, "leaving");
+    let mut added = chain(&site(), &exchanging, "leaving");
+    added.retain(|rule| !before.contains(rule));
+    let user = 0u32.to_ne_bytes();
+    let expected = when()
+        .marked(site().outside_mark())
+        .protocols(&[UDP])
+        .any(
+            Field::SourcePort,
+            [500u16, 4500].map(u16::to_be_bytes),
+            false,
+        )
+        .any(Field::SocketUser, [user], false)
+        .accept();
+    assert_eq!(added, [expected]);
+    // Without a gateway, as `arm` leaves it, no user sends.
+    let armed = Plan {
+        senders: Senders::Nobody,
+        ..exchanging
+    };
+    let mut added = chain(&site(), &armed, "leaving");
+    added.retain(|rule| !before.contains(rule));
+    assert_eq!(added, []);
 }
 
 #[test]

@@ -148,8 +148,11 @@ fn is_excepted(plan: &Plan, target: Target, packet: &Packet) -> bool {
                     .is_some_and(|(source, destination)| may_send(source) || may_send(destination));
             let is_switched = target.is_bridged && packet.kind != 0;
             let is_opened = target.delivers && packet.mark & target.mark != 0;
+            let is_ike = plan.exchanges_keys
+                && ports.is_some_and(|(source, _)| matches!(source, 500 | 4500));
             is_switched
                 || is_opened
+                || packet.mark & target.mark != 0 && is_ike
                 || packet.mark & target.mark != 0
                     && ours
                     && plan.outer.contains(&(packet.source, packet.destination))

@@ -14,7 +14,7 @@ const INSIDE: &str = "GATEWAY_TEST_IS_INSIDE_ITS_NAMESPACE";
 
 /// Runs a test's body where namespaces may be created: directly as root, otherwise in a child process that is root of
 /// a new user namespace.
-pub(super) fn isolated(body: fn()) {
+pub(crate) fn isolated(body: fn()) {
     if rustix::process::geteuid().is_root() || std::env::var_os(INSIDE).is_some() {
         return body();
     }
@@ -45,7 +45,7 @@ pub(super) fn isolated(body: fn()) {
 }
 
 /// The result of a thread in a new network namespace.
-pub(super) fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let inside = move || {
             // SAFETY: only the network namespace of this thread changes; no descriptor or memory is unshared.
@@ -57,7 +57,7 @@ pub(super) fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Standard output of a program that must succeed.
-pub(super) fn said(argv: &[&str], input: &str) -> String {
+pub(crate) fn said(argv: &[&str], input: &str) -> String {
     let (status, output) = tried(argv, input);
     assert!(status, "{argv:?}: {output}");
     output
