@@ -6,7 +6,7 @@ mod lab;
 mod manual;
 
 use crate::setkey_cli;
-use crate::{arm, capture, init, run, speed, tune};
+use crate::{arm, capture, ike, init, run, speed, tune};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io;
 use std::path::PathBuf;
@@ -101,6 +101,15 @@ enum Command {
         /// Where one page for each command goes
         folder: Option<PathBuf>,
     },
+    /// A process of a gateway that keys by IKE: starts the other two
+    #[command(hide = true)]
+    IkeStarter(ike::ProcessOptions),
+    /// A process of a gateway that keys by IKE: messages and state machines
+    #[command(hide = true)]
+    IkeProcess(ike::ProcessOptions),
+    /// A process of a gateway that keys by IKE: secrets
+    #[command(hide = true)]
+    IkeKeys(ike::ProcessOptions),
     /// Print completions for a shell
     #[command(hide = true)]
     Completions {
@@ -135,6 +144,9 @@ pub fn main() -> ExitCode {
         Command::Speed(options) => speed::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Lab { arguments } => lab::exec(&arguments),
+        Command::IkeStarter(options) => ike::starter(options),
+        Command::IkeProcess(options) => ike::ike_process(options),
+        Command::IkeKeys(options) => ike::key_process(options),
         Command::Man { folder } => manual::man(&Program::command(), folder.as_deref()),
         Command::Completions { shell } => manual::completions(&mut Program::command(), shell),
     };

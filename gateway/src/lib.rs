@@ -21,6 +21,7 @@ pub mod control;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod handover;
+pub(crate) mod ike;
 pub(crate) mod init;
 pub(crate) mod key_access;
 pub(crate) mod local_time;

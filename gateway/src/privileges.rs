@@ -6,13 +6,15 @@ mod system_calls;
 mod user;
 
 pub(crate) use files::AllowedFiles;
+pub(crate) use system_calls::ChildCalls;
 pub(crate) use user::{DEFAULT as DEFAULT_USER, User, refusal as why_not};
 
 use crate::failure::Failure;
 use dataplane::io::Warn;
 use dataplane::pipeline::priority::{LOWEST, Priority};
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+    DumpableBehavior, Resource, Rlimit, Signal, getrlimit, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
@@ -94,6 +96,28 @@ pub(crate) fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()>
     )?;
     set_no_new_privs(true)?;
     if let Err(why) = system_calls::hold_to_list() {
+        warn(&format!("system calls are not filtered: {why}"));
+    }
+    Ok(())
+}
+
+/// Restricts a process that the gateway has started for one task: no capability, no file, no way to gain more, and only
+/// the system calls of its task. It ends with the process that started it. Called before its threads are started.
+pub(crate) fn confine_child(calls: Option<ChildCalls>, warn: &Warn) -> io::Result<()> {
+    keep_keys_out_of_core_dumps();
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        },
+    )?;
+    set_no_new_privs(true)?;
+    let Some(calls) = calls else { return Ok(()) };
+    hold_to(AllowedFiles::default(), warn);
+    if let Err(why) = system_calls::hold_child_to(calls) {
         warn(&format!("system calls are not filtered: {why}"));
     }
     Ok(())

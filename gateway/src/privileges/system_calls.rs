@@ -11,6 +11,11 @@
 //! gateway still runs. So the C library falls back from `clone3`, whose flags no filter can see, to `clone`, whose
 //! flags are checked.
 
+mod children;
+
+pub(crate) use children::ChildCalls;
+pub(super) use children::hold_child_to;
+
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,

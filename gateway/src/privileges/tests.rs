@@ -181,6 +181,110 @@ fn each_call_has_the_fate_that_it_should_have() {
     }
 }
 
+/// A call in a process of key exchange, and its outcome in the ike process and in the key process.
+const CHILD_CALLS: &[(&str, c_long, [c_ulong; 6], [Fate; 2])] = &[
+    ("getpid", libc::SYS_getpid, NONE, [Fate::Works; 2]),
+    (
+        "a datagram",
+        libc::SYS_sendmsg,
+        first(99),
+        [Fate::Refused(libc::EBADF), NO_SUCH_CALL],
+    ),
+    (
+        "many datagrams",
+        libc::SYS_recvmmsg,
+        first(99),
+        [Fate::Refused(libc::EBADF), NO_SUCH_CALL],
+    ),
+    (
+        "bytes to an address",
+        libc::SYS_sendto,
+        [99, 0, 0, 0, 1, 16],
+        [NO_SUCH_CALL; 2],
+    ),
+    (
+        "bytes to the other end",
+        libc::SYS_sendto,
+        first(99),
+        [Fate::Refused(libc::EBADF); 2],
+    ),
+    ("openat", libc::SYS_openat, NONE, [NO_SUCH_CALL; 2]),
+    ("unlinkat", libc::SYS_unlinkat, NONE, [NO_SUCH_CALL; 2]),
+    ("setsockopt", libc::SYS_setsockopt, NONE, [NO_SUCH_CALL; 2]),
+    ("ioctl", libc::SYS_ioctl, NONE, [NO_SUCH_CALL; 2]),
+    (
+        "a new process",
+        libc::SYS_clone,
+        first(17),
+        [NO_SUCH_CALL; 2],
+    ),
+    ("clone3", libc::SYS_clone3, NONE, [NO_SUCH_CALL; 2]),
+    (
+        "memory with code",
+        libc::SYS_mmap,
+        mapping(libc::PROT_EXEC),
+        [NO_SUCH_CALL; 2],
+    ),
+    (
+        "socket",
+        libc::SYS_socket,
+        [2, 2, 0, 0, 0, 0],
+        [Fate::Kills; 2],
+    ),
+    ("connect", libc::SYS_connect, NONE, [Fate::Kills; 2]),
+    ("bind", libc::SYS_bind, NONE, [Fate::Kills; 2]),
+    ("accept4", libc::SYS_accept4, NONE, [Fate::Kills; 2]),
+    ("kill", libc::SYS_kill, NONE, [Fate::Kills; 2]),
+    ("execve", libc::SYS_execve, NONE, [Fate::Kills; 2]),
+    ("ptrace", libc::SYS_ptrace, NONE, [Fate::Kills; 2]),
+    ("setns", libc::SYS_setns, NONE, [Fate::Kills; 2]),
+];
+
+#[test]
+fn each_call_of_a_process_of_key_exchange_has_the_fate_that_it_should_have() {
+    let lists = [ChildCalls::Ike, ChildCalls::Keys];
+    if let Ok(wanted) = std::env::var(CALL) {
+        let every = CHILD_CALLS
+            .iter()
+            .flat_map(|(name, number, arguments, fates)| {
+                let of_list = lists.into_iter().zip(fates);
+                of_list.map(move |(list, fate)| {
+                    (format!("{list:?} {name}"), list, number, arguments, fate)
+                })
+            });
+        let (name, list, number, arguments, expected) = every
+            .into_iter()
+            .find(|(name, ..)| *name == wanted)
+            .unwrap();
+        confine_child(None, &quiet()).unwrap();
+        let held = capabilities(None).unwrap();
+        assert_eq!(held.permitted | held.effective, CapabilitySet::empty());
+        confine_child(Some(list), &quiet()).unwrap();
+        assert_eq!(call(*number, *arguments), *expected, "{name}");
+        // Threads are still to be had, and random bytes.
+        let another = std::thread::spawn(crate::random::system_random);
+        assert_ne!(another.join().unwrap(), 0);
+        return;
+    }
+    let name = std::thread::current().name().unwrap().to_owned();
+    for (what, _, _, fates) in CHILD_CALLS {
+        for (list, expected) in lists.into_iter().zip(fates) {
+            let wanted = format!("{list:?} {what}");
+            let mut test = Command::new(std::env::current_exe().unwrap());
+            test.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
+            let output = test.env(CALL, &wanted).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            if *expected == Fate::Kills {
+                let signal = output.status.signal();
+                assert_eq!(signal, Some(libc::SIGSYS), "{wanted}: {said}");
+            } else {
+                let is_good = output.status.success() && said.contains("1 passed");
+                assert!(is_good, "{wanted}: {said}");
+            }
+        }
+    }
+}
+
 /// Capabilities and filters are a thread's own, so a thread that ends afterwards can try them.
 #[test]
 fn afterwards_the_needed_works_and_no_more_capabilities_are_there() {

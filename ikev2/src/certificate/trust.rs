@@ -2,6 +2,7 @@
 
 use super::Certificate;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, pem::PemObject};
+use serde::{Deserialize, Serialize};
 use std::{error::Error, fmt};
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 
@@ -9,7 +10,7 @@ mod path_error;
 mod validate;
 
 /// How revocation lists are applied.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub enum Revocation {
     /// A certificate that a list revokes is refused; one that no list covers is accepted, and an expired list still
     /// counts.

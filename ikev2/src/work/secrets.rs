@@ -52,6 +52,12 @@ impl Secrets {
         self.private.insert(number, key);
     }
 
+    /// Removes every pre-shared key and private key, before those of another configuration are added. Handles stay.
+    pub fn remove_keys(&mut self) {
+        self.shared.clear();
+        self.private.clear();
+    }
+
     /// Forgets all handles: the endpoint that had them is gone.
     pub fn forget_all(&self) {
         let mut kept = self.kept();

@@ -1,0 +1,62 @@
+//! What a process of key exchange gets from the one that started it: a connected stream as its standard input, and over
+//! it the descriptors that it works with.
+
+use crate::failure::Failure;
+use crate::handover;
+use crate::privileges::{self, ChildCalls};
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Options of the hidden subcommands.
+#[derive(Clone, Copy, clap::Args)]
+pub(crate) struct ProcessOptions {
+    /// Keep system calls and files as they are
+    #[arg(long)]
+    pub no_privilege_drop: bool,
+}
+
+/// Restricts this process, and returns the stream to the process that started it.
+pub(super) fn settle(
+    options: ProcessOptions,
+    name: &CStr,
+    calls: Option<ChildCalls>,
+) -> Result<UnixStream, Failure> {
+    let stream = parent()?;
+    // The main process decides when key exchange ends. A terminal sends signals to all processes.
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: ignoring a signal runs no code.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    // The name serves people alone.
+    let _ = rustix::thread::set_name(name);
+    let calls = calls.filter(|_| !options.no_privilege_drop);
+    let warn: dataplane::io::Warn = Arc::new(|words: &str| eprintln!("esplanade: {words}"));
+    privileges::confine_child(calls, &warn).map_err(Failure::new)?;
+    Ok(stream)
+}
+
+/// The descriptors that come first over the stream.
+pub(super) fn descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>, Failure> {
+    let (_, descriptors) = handover::receive(stream).map_err(Failure::new)?;
+    Ok(descriptors)
+}
+
+/// Standard input, if it is a stream socket: these subcommands are not for people.
+fn parent() -> Result<UnixStream, Failure> {
+    let refusal =
+        || Failure::new("a running gateway starts this subcommand; it is of no use alone");
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    let input = input.map_err(Failure::new)?;
+    match (socket_type(&input), rustix::net::getpeername(&input)) {
+        (Ok(SocketType::STREAM), Ok(Some(peer)))
+            if peer.address_family() == rustix::net::AddressFamily::UNIX =>
+        {
+            Ok(UnixStream::from(input))
+        }
+        _ => Err(refusal()),
+    }
+}
