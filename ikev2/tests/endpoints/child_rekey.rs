@@ -3,7 +3,7 @@
 use crate::world::{Setup, World};
 use ikev2::{
     child_sa::Stage,
-    endpoint::{ChildUse, Event, Input, Use},
+    endpoint::{ChildUse, Input, Use},
 };
 use std::time::Duration;
 
@@ -17,10 +17,7 @@ pub fn stages(world: &World, host: usize) -> Vec<Stage> {
 }
 
 fn rekeyed(world: &World, host: usize) -> usize {
-    let events = world.hosts[host].events.iter();
-    events
-        .filter(|event| matches!(event, Event::ChildRekeyed { .. }))
-        .count()
+    world.rekeyed_children(host)
 }
 
 #[test]

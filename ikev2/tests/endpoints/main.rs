@@ -11,8 +11,11 @@
 //! Seeds are few here; `ESPLANADE_IKE_SEEDS=5000 cargo test -p ikev2 --test endpoints` runs that many of each kind.
 
 mod agreement;
+mod child_delete;
 mod child_rekey;
+mod child_rekey_collisions;
 mod hostile;
+mod ike_rekey;
 mod network;
 mod plane;
 mod random;

@@ -409,6 +409,25 @@ impl World {
         self.is_holding = true;
     }
 
+    /// Lets datagrams pass again, those kept back first.
+    pub fn release(&mut self) {
+        self.is_holding = false;
+        for host in &mut self.hosts {
+            host.nonce_begins_with = None;
+        }
+        for packet in std::mem::take(&mut self.held) {
+            self.deliver(packet);
+        }
+    }
+
+    /// How many rekeys of child SAs a host has reported.
+    pub fn rekeyed_children(&self, host: usize) -> usize {
+        let events = self.hosts[host].events.iter();
+        events
+            .filter(|event| matches!(event, Event::ChildRekeyed { .. }))
+            .count()
+    }
+
     /// Lets datagrams pass again; those kept back stay so.
     pub fn stop_holding(&mut self) {
         self.is_holding = false;
