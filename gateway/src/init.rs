@@ -45,15 +45,15 @@ pub(crate) fn run(options: &InitOptions) -> Result<(), Failure> {
 
 /// Writes both files; what to do next.
 fn write(options: &InitOptions, tunnel: &Tunnel) -> Result<String, Failure> {
-    let folder = match options.file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let made = fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(folder);
-    made.map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))?;
+    let folder = options.file.parent().unwrap_or(Path::new(""));
+    // A file name alone is one of the present folder, which is there.
+    if !folder.as_os_str().is_empty() {
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(folder);
+        made.map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))?;
+    }
     let mut written = Written::default();
     let key = match &options.psk_file {
         Some(key) => std::path::absolute(key).map_err(|error| cannot_write(key, &error))?,

@@ -16,7 +16,28 @@ pub(super) fn places(text: &str) -> Vec<Span> {
         found: Vec::new(),
     };
     while scanner.step() {}
+    scanner.found.extend(behind_words(text));
     scanner.found
+}
+
+/// What stands behind the word itself, to the end of its line, whatever is wrong with quotes and brackets around it.
+fn behind_words(text: &str) -> impl Iterator<Item = Span> {
+    let words = SECRET_KEYS
+        .into_iter()
+        .flat_map(|word| text.match_indices(word));
+    words.filter_map(|(start, word)| {
+        let rest = text.get(start + word.len()..)?;
+        let line = rest.split('\n').next().unwrap_or_default();
+        // `psk_file = "office.psk"`.
+        let ends_name = |behind: &str| {
+            behind.trim_start().is_empty() || behind.trim_start().starts_with([',', ']', '}', '#'])
+        };
+        let is_file =
+            line.starts_with("_file") || line.strip_prefix(['"', '\'']).is_some_and(ends_name);
+        let value = line.trim_start_matches([' ', '\t', '=']);
+        let end = start + word.len() + line.len();
+        (!is_file).then(|| Span::new(end - value.len(), end))
+    })
 }
 
 struct Scanner<'a> {
@@ -153,6 +174,9 @@ mod tests {
             "psk \"SECRET\"",
             "psk = SECRET and SECRET",
             "psk SECRET",
+            "psk = \"\"SECRET\"",
+            "\"psk = \"SECRET\"",
+            "# psk = \"SECRET\"",
             "psk = \"\"\"\nSECRET\nSECRET\"\"\"",
             "psk = \"a\\\"SECRET\"",
             "pks = \"SECRET\"",
@@ -174,13 +198,14 @@ mod tests {
             "networks = { local = [\"10.1.0.0/16\"], remote = [\"10.2.0.0/16\"] }",
             "batch = 64",
             "fail_open = true",
-            "# psk it's \"\"\" here\nmode = \"policy\"",
+            "# it's \"\"\" here\nmode = \"policy\"",
+            "psk_file = \"office.psk\" # the same on both sides",
         ] {
             assert_eq!(shown(text), text);
         }
         assert_eq!(
             shown("psk = \"x\" # why\nmode = \"route\""),
-            "psk = *** # why\nmode = \"route\""
+            "psk = *********\nmode = \"route\""
         );
     }
 }

@@ -100,12 +100,12 @@ const REMOTE_ID: Question = Question {
 };
 const LOCAL_NETWORKS: Question = Question {
     option: "--local-network",
-    text: "Networks behind this gateway",
+    text: "Networks behind this gateway, with commas between",
     check: check_networks,
 };
 const REMOTE_NETWORKS: Question = Question {
     option: "--remote-network",
-    text: "Networks behind the peer",
+    text: "Networks behind the peer, with commas between",
     check: check_networks,
 };
 

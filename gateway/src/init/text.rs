@@ -21,7 +21,7 @@ pub(super) struct Tunnel {
 }
 
 /// The column in which comments begin.
-const COMMENT_COLUMN: usize = 40;
+const COMMENT_COLUMN: usize = 41;
 
 impl Tunnel {
     /// The configuration. `key` is the file with the pre-shared key.
@@ -89,14 +89,14 @@ impl Tunnel {
              [gateway]\n\
              # The options of `esplanade run`, with _ for -:\n\
              # control = \"/run/esplanade/control.sock\"\n\
-             # setkey = [\"by-hand.setkey\"]           # tunnels with keys set by hand\n\n\
+             # setkey = [\"by-hand.setkey\"]             # tunnels with keys set by hand\n\n\
              [peer.{}]\n",
             self.name
         );
         for (setting, comment) in lines {
             match comment {
                 "" => text.push_str(&setting),
-                comment => text.push_str(&format!("{setting:<COMMENT_COLUMN$}# {comment}")),
+                comment => text.push_str(&format!("{setting:<COMMENT_COLUMN$} # {comment}")),
             }
             text.push('\n');
         }
