@@ -5,12 +5,14 @@ import re
 import time
 
 from charon import Charon
-from network.expect import expect
+from echo import Echo
+from network.expect import Unmet, expect
 from network.sites import CLIENT, SERVER, Sites
+from network.timeout import slowed
 from network.wire import UDP, Esp, Packet
 from suites import differences
 
-# Filled into every ping, so that it is found where it must not be.
+# Filled into every datagram, so that it is found where it must not be.
 MARK = b"esplanade canary"
 COUNT, SIZE = 5, 1200
 ENCRYPTED_FRAGMENT = 53
@@ -64,7 +66,8 @@ class Bench:
         return getattr(self, which)
 
     def start(self, case):
-        for end in (self.left, self.right):
+        # The right end first, which waits: a left end that begins at once finds it ready.
+        for end in (self.right, self.left):
             end.configure(case)
             end.start()
         self.tap.clear()
@@ -73,17 +76,20 @@ class Bench:
         for end in (self.left, self.right):
             end.stop()
 
-    def ping(self, way, count=COUNT, interval=0.03, wait=1, limit=30):
-        """How many pings from one network to the other come back."""
-        host, to = {"out": (self.sites.client, SERVER[4]), "in": (self.sites.server, CLIENT[4])}[way]
-        _, output = host.attempt(f"ping -q -n -c {count} -i {interval} -W {wait} -s {SIZE} -p {MARK.hex()} {to}", limit)
-        found = re.search(r"(\d+) received", output)
-        return int(found[1]) if found else 0
+    def echoed(self, way, count=COUNT, interval=0.02, patience=None):
+        """How many datagrams from one network to the other come back."""
+        ends = [(self.sites.client, CLIENT[4]), (self.sites.server, SERVER[4])]
+        source, target = ends if way == "out" else ends[::-1]
+        echo = Echo(*source, *target, MARK * (SIZE // len(MARK)))
+        try:
+            return echo.run(count, interval, slowed(patience or self.left.patience))
+        finally:
+            echo.close()
 
     def passes_in_clear(self):
-        """The control: without gateways, pings pass and are found on the wire."""
+        """The control: without gateways, datagrams pass and are found on the wire."""
         self.tap.clear()
-        return self.ping("out") == COUNT and len(self.in_clear()) >= COUNT
+        return self.echoed("out") == COUNT and len(self.in_clear()) >= COUNT
 
     def in_clear(self):
         """Frames on the wire that show what is inside, or whose addresses are of the networks."""
@@ -114,8 +120,8 @@ class Bench:
         self.tap.clear()
         before = self.carried()
         for way in ("out", "in"):
-            came = self.ping(way)
-            outcome[f"{way}{suffix}"] = None if came == COUNT else f"{came} of {COUNT} pings came back"
+            came = self.echoed(way)
+            outcome[f"{way}{suffix}"] = None if came == COUNT else f"{came} of {COUNT} came back"
         opened, sealed = (after - old for after, old in zip(self.carried(), before))
         outcome[f"counted{suffix}"] = (None if min(opened, sealed) >= 2 * COUNT else
                                        f"charon opened {opened} and sealed {sealed}, not {2 * COUNT}")
@@ -139,10 +145,16 @@ class Bench:
         """No tunnel, no packet, and the reason in words."""
         if answer is None:
             return {"refused": "it came up"}
-        outcome = {"refused": "an end is up" if self.left.is_up() or self.right.is_up() else None}
-        self.tap.clear()
-        came = self.ping("out", wait=0.3) if self.left.fails_closed else 0
-        outcome["wire"] = f"{came} pings passed, {len(self.in_clear())} frames in clear" if came else None
+        outcome = {"refused": None}
+        try:
+            # The end that has answered already learns from the other one that it was refused.
+            until(lambda: not self.left.is_up() and not self.right.is_up(), "an end is up", slowed(3))
+        except Unmet as unmet:
+            outcome["refused"] = str(unmet)
+        if self.left.fails_closed:
+            self.tap.clear()
+            came, clear = self.echoed("out", patience=0.3), len(self.in_clear())
+            outcome["wire"] = f"{came} datagrams passed, {clear} frames in clear" if came or clear else None
         for end in (self.left, self.right):
             words = case.refused.get(f"{end.which}-{end.kind}") or case.refused.get(end.kind)
             if words:

@@ -82,8 +82,8 @@ class Charon:
     kind = "charon"
     # Its policies are no barrier: without associations it lets traffic pass in clear.
     fails_closed = False
-    # Seconds between the pings of a flow.
-    ping_interval = 0.005
+    # Seconds between the datagrams of a flow; without one for so long, the rest is lost.
+    flow_interval, patience = 0.005, 1
 
     def __init__(self, host, which, outer, folder, certificates):
         self.host, self.which, self.outer = host, which, outer

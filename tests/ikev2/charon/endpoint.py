@@ -51,8 +51,9 @@ def association(spi, suite, source, destination):
 class Endpoint:
     kind = "endpoint"
     fails_closed = False
-    # Seconds between the pings of a flow: scapy needs milliseconds for a packet.
-    ping_interval = 0.05
+    # Seconds between the datagrams of a flow, as scapy needs milliseconds for a packet; without one for so long, the
+    # rest is lost.
+    flow_interval, patience = 0.05, 4
 
     def __init__(self, host, which, outer, folder, certificates):
         self.host, self.which, self.outer = host, which, outer

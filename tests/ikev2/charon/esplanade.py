@@ -31,8 +31,8 @@ retransmit = {{ first = "500ms", longest = "2s", repetitions = 4 }}
 class Esplanade:
     kind = "esplanade"
     fails_closed = True
-    # Seconds between the pings of a flow.
-    ping_interval = 0.005
+    # Seconds between the datagrams of a flow; without one for so long, the rest is lost.
+    flow_interval, patience = 0.005, 1
 
     def __init__(self, host, which, outer, folder, certificates):
         self.host, self.which, self.outer = host, which, outer

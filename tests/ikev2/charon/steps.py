@@ -9,20 +9,20 @@ from network.timeout import slowed
 
 # Seconds for an exchange of SAs, for a collision to settle, and for a dead peer to be noticed.
 EXCHANGE_TIMEOUT, SETTLE_TIMEOUT, DEAD_TIMEOUT = slowed(6), slowed(12), slowed(15)
-# Seconds that a flow of pings lasts while SAs are exchanged.
+# Seconds that a flow of datagrams lasts while SAs are exchanged.
 FLOW_SECONDS = 1.5
 
 
 class Flow:
-    """Pings in both directions while something is done."""
+    """Datagrams in both directions and back while something is done."""
 
     def __init__(self, bench):
-        self.came, self.interval = {}, bench.left.ping_interval
+        self.came, self.interval = {}, bench.left.flow_interval
         self.count = round(FLOW_SECONDS / self.interval)
         self.threads = [threading.Thread(target=self.run, args=(bench, way)) for way in ("out", "in")]
 
     def run(self, bench, way):
-        self.came[way] = bench.ping(way, self.count, self.interval, wait=3)
+        self.came[way] = bench.echoed(way, self.count, self.interval)
 
     def __enter__(self):
         for thread in self.threads:
@@ -106,7 +106,7 @@ def silence(bench, case):
     until(lambda: bench.left.is_up() and bench.right.is_up() and not ike_spis(bench) & before,
           "it does not come up again", DEAD_TIMEOUT)
     # Both may have begun; what is too much goes.
-    until(lambda: bench.ping("out", 1) == 1, "no traffic", DEAD_TIMEOUT)
+    until(lambda: bench.echoed("out", 1, patience=0.5) == 1, "no traffic", DEAD_TIMEOUT)
 
 
 def delete(bench, case, which):
@@ -115,7 +115,7 @@ def delete(bench, case, which):
     until(lambda: not bench.left.is_up() and not bench.right.is_up(), "an end is still up", EXCHANGE_TIMEOUT)
     if bench.left.fails_closed:
         bench.tap.clear()
-        expect(bench.ping("out", wait=0.3) == 0 and not bench.in_clear(), "traffic passes in clear without a tunnel")
+        expect(bench.echoed("out", patience=0.3) == 0 and not bench.in_clear(), "traffic passes without a tunnel")
     answer = bench.end(which).initiate(case.childless)
     expect(answer is None, f"it does not come up again: {answer}")
 
