@@ -222,6 +222,9 @@ class Endpoint:
     def report(self):
         return self.call(do="report", name="net")
 
+    def logged_keys(self):
+        return self.keys
+
     def is_up(self):
         return any(ike["children"] for peer in self.report()["report"] for ike in peer["ike"])
 

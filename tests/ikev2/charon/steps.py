@@ -4,6 +4,7 @@ import threading
 import time
 
 from bench import until
+from dissected import dissected
 from network.expect import expect
 from network.timeout import slowed
 
@@ -133,7 +134,7 @@ def narrowed(bench, case):
 
 
 STEPS = {"rekey": rekey, "collide": collide, "restart": restart, "silence": silence, "delete": delete,
-         "fragmented": fragmented, "narrowed": narrowed}
+         "fragmented": fragmented, "narrowed": narrowed, "dissected": dissected}
 
 
 def perform(bench, case, step):
