@@ -12,7 +12,7 @@
 //! that does not fit ends its exchange, which the peer or the next attempt begins again.
 
 use super::channel::Channel;
-use super::inherited::{ProcessOptions, descriptors, settle};
+use super::inherited::{ProcessOptions, settle};
 use super::key_process::refused;
 use super::message::{Configuration, FromIke, IkeDrops, ToIke, Trusted};
 use super::pool::Pool;
@@ -50,9 +50,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// `esplanade ike-process`.
 pub(crate) fn ike_process(options: ProcessOptions) -> Result<(), Failure> {
     privileges::let_keys_be_locked();
-    let main = settle(options, c"ike", Some(ChildCalls::Ike))?;
+    let (main, given) = settle(options, c"ike", Some(ChildCalls::Ike))?;
     memory::with_keys(|| {
-        let mut given = descriptors(&main)?.into_iter();
+        let mut given = given.into_iter();
         let keys = given
             .next()
             .ok_or_else(|| Failure::new("the stream to the key process is missing"))?;

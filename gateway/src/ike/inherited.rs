@@ -19,13 +19,15 @@ pub(crate) struct ProcessOptions {
     pub no_privilege_drop: bool,
 }
 
-/// Restricts this process, and returns the stream to the process that started it.
+/// Restricts this process, and returns the stream to the process that started it, with the descriptors that came first
+/// over it.
 pub(super) fn settle(
     options: ProcessOptions,
     name: &CStr,
     calls: Option<ChildCalls>,
-) -> Result<UnixStream, Failure> {
+) -> Result<(UnixStream, Vec<OwnedFd>), Failure> {
     let stream = parent()?;
+    let (_, descriptors) = handover::receive(&stream).map_err(Failure::new)?;
     // The main process decides when key exchange ends. A terminal sends signals to all processes.
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: ignoring a signal runs no code.
@@ -36,13 +38,7 @@ pub(super) fn settle(
     let calls = calls.filter(|_| !options.no_privilege_drop);
     let warn: dataplane::io::Warn = Arc::new(|words: &str| eprintln!("esplanade: {words}"));
     privileges::confine_child(calls, &warn).map_err(Failure::new)?;
-    Ok(stream)
-}
-
-/// The descriptors that come first over the stream.
-pub(super) fn descriptors(stream: &UnixStream) -> Result<Vec<OwnedFd>, Failure> {
-    let (_, descriptors) = handover::receive(stream).map_err(Failure::new)?;
-    Ok(descriptors)
+    Ok((stream, descriptors))
 }
 
 /// Standard input, if it is a stream socket: these subcommands are not for people.

@@ -4,7 +4,7 @@
 //! or taken for a public value, whose check is part of the arithmetic.
 
 use super::channel::Channel;
-use super::inherited::{ProcessOptions, descriptors, settle};
+use super::inherited::{ProcessOptions, settle};
 use super::message::{FromKeys, SecretEntry, ToKeys};
 use super::pool::Pool;
 use crate::failure::Failure;
@@ -31,10 +31,11 @@ const MAX_THREADS: usize = 4;
 pub(crate) fn key_process(options: ProcessOptions) -> Result<(), Failure> {
     privileges::let_keys_be_locked();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let main = settle(options, c"ike-keys", Some(ChildCalls::Keys))?;
+    let (main, mut given) = settle(options, c"ike-keys", Some(ChildCalls::Keys))?;
     memory::with_keys(|| {
-        let work = descriptors(&main)?.pop();
-        let work = work.ok_or_else(|| Failure::new("the stream to the ike process is missing"))?;
+        let work = given
+            .pop()
+            .ok_or_else(|| Failure::new("the stream to the ike process is missing"))?;
         let keys = KeyProcess::new(main, work, threads.min(MAX_THREADS)).map_err(Failure::new)?;
         match keys.serve() {
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Failure::new(error)),

@@ -3,7 +3,7 @@
 //!
 //! It reads single bytes and has no capability. It ends with the main process, and the two others end with it.
 
-use super::inherited::{ProcessOptions, descriptors, settle};
+use super::inherited::{ProcessOptions, settle};
 use crate::failure::Failure;
 use crate::handover;
 use std::io::{self, Read};
@@ -20,8 +20,7 @@ pub(super) const OURSELVES: &str = "/proc/self/exe";
 
 /// `esplanade ike-starter`.
 pub(crate) fn starter(options: ProcessOptions) -> Result<(), Failure> {
-    let mut main = settle(options, c"ike-starter", None)?;
-    let sockets = descriptors(&main)?;
+    let (mut main, sockets) = settle(options, c"ike-starter", None)?;
     let mut running: Vec<Child> = Vec::new();
     let mut order = [0];
     while main.read(&mut order).map_err(Failure::new)? == 1 {

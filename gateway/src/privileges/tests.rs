@@ -213,6 +213,12 @@ const CHILD_CALLS: &[(&str, c_long, [c_ulong; 6], [Fate; 2])] = &[
     ("setsockopt", libc::SYS_setsockopt, NONE, [NO_SUCH_CALL; 2]),
     ("ioctl", libc::SYS_ioctl, NONE, [NO_SUCH_CALL; 2]),
     (
+        "a stream that does not wait",
+        libc::SYS_ioctl,
+        [99, libc::FIONBIO as u32 as c_ulong, 0, 0, 0, 0],
+        [Fate::Refused(libc::EBADF); 2],
+    ),
+    (
         "a new process",
         libc::SYS_clone,
         first(17),

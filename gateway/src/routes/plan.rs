@@ -72,8 +72,8 @@ pub(crate) struct Plan {
     pub outer: BTreeSet<(IpAddr, IpAddr)>,
     /// Users whose sockets send the gateway's outer packets.
     pub senders: Senders,
-    /// Whether the gateway exchanges keys itself: then its packets from [`IKE_PORTS`] pass between any addresses, because
-    /// peers may be anywhere, and those to these ports arrive.
+    /// Whether the gateway exchanges keys itself: then its packets from [`IKE_PORTS`] pass between any addresses,
+    /// because peers may be anywhere, and those to these ports arrive.
     pub exchanges_keys: bool,
 }
 

@@ -38,6 +38,13 @@ fn allowed(calls: ChildCalls) -> Outcome<Rules> {
         (libc::SYS_mmap, 2, SeccompCmpOp::MaskedEq(executable), 0),
         (libc::SYS_mprotect, 2, SeccompCmpOp::MaskedEq(executable), 0),
         (libc::SYS_tgkill, 0, SeccompCmpOp::Eq, ourselves),
+        // Streams that do not wait.
+        (
+            libc::SYS_ioctl,
+            1,
+            SeccompCmpOp::Eq,
+            u64::from(libc::FIONBIO as u32),
+        ),
         // Without an address: to the other end of a stream. The list of the ike process has datagrams besides.
         (libc::SYS_sendto, 4, SeccompCmpOp::Eq, 0),
     ] {
@@ -77,6 +84,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
     libc::SYS_close,
+    libc::SYS_eventfd2,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_futex,
