@@ -3,6 +3,8 @@
 
 #[path = "../../fuzz/bodies/ike_certificate.rs"]
 mod ike_certificate;
+#[path = "../../fuzz/bodies/ike_endpoint.rs"]
+mod ike_endpoint;
 #[path = "../../fuzz/bodies/ike_identity.rs"]
 mod ike_identity;
 #[path = "../../fuzz/bodies/ike_message.rs"]
@@ -25,4 +27,9 @@ fn certificates_are_read_and_judged_without_a_panic() {
 #[test]
 fn identities_are_read_and_written_without_a_panic() {
     replay("ike_identity", ike_identity::check);
+}
+
+#[test]
+fn endpoints_survive_what_peers_and_strangers_send() {
+    replay("ike_endpoint", ike_endpoint::check);
 }
