@@ -164,7 +164,7 @@ impl Endpoint {
                 Timer::Peer(name) => self.attempt_is_due(&name, now, random),
                 Timer::Sa(own) => self.with(IkeSpi(own), now, random, |sa, cx| {
                     sa.scheduled_at = None;
-                    sa.timer(cx);
+                    crate::exchange::timer(sa, cx);
                 }),
             }
         }

@@ -8,28 +8,41 @@
 
 use crate::{
     connection::Connection,
-    encrypted::{MessageKey, Sealer},
-    exchange::{Context, auth, child, informational, init},
+    endpoint::{Action, ChildId, Event, Settings, peers::Peers},
     fragments::Fragments,
-    ike_sa::children::ChildState,
+    groups::Random,
     keys::IkeSpis,
     message::IkeSpi,
     nat::Path,
     negotiation::Chosen,
     window::{Requests, Responses},
-    work::Handle,
+    work::{Output, Work, WorkId},
 };
-use ipsec::suite::Secret;
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
+pub(crate) mod answering;
+pub(crate) mod child_state;
 pub(crate) mod children;
+pub(crate) mod creating;
+mod current;
 mod ending;
-pub(crate) mod receive;
 mod send;
+mod state;
+mod task;
 mod tasks;
 
-pub(crate) use ending::Ending;
-pub(crate) use tasks::{Current, Task};
+use child_state::ChildState;
+use creating::{Creating, Inherited};
+pub(crate) use current::{About, Current};
+pub(crate) use state::{
+    Agreed, Authenticating, Claimed, Ending, Established, FirstChild, Handshake, Initiating,
+    Responding, SaKeys, State, Step, Wanted,
+};
+pub(crate) use task::Task;
 
 /// One IKE SA.
 pub(crate) struct IkeSa {
@@ -61,63 +74,13 @@ pub(crate) struct IkeSa {
     /// When the endpoint looks at it next.
     pub scheduled_at: Option<Duration>,
     /// What IKE_AUTH works with, until it is over.
-    pub auth: Option<Box<auth::Authenticating>>,
+    pub auth: Option<Box<Authenticating>>,
     /// Whether both sides began one at the same time and the other one stays.
     pub is_redundant: bool,
     /// How it ended, until the endpoint has seen it.
     pub ending: Option<Ending>,
     /// State of CREATE_CHILD_SA exchanges and collisions.
-    pub creating: child::Creating,
-}
-
-/// A step of the story.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub at: Duration,
-    pub is_failure: bool,
-    pub text: String,
-}
-
-/// The keys of an IKE SA.
-pub(crate) struct SaKeys {
-    pub sealer: Sealer,
-    pub opener: MessageKey,
-    pub sk_d: Handle,
-    /// SK_pi and SK_pr, until both sides are authenticated.
-    pub authentication: Option<(Secret, Secret)>,
-}
-
-/// What an IKE SA is doing.
-pub(crate) enum State {
-    /// IKE_SA_INIT as initiator.
-    Initiating(Box<init::Initiating>),
-    /// IKE_SA_INIT as responder: the keys are being made.
-    Responding(Box<init::Responding>),
-    /// IKE_AUTH.
-    Authenticating,
-    /// Both sides are authenticated.
-    Established(Box<Established>),
-    /// This side has sent a Delete.
-    Closing(Box<Established>),
-    /// It has ended, and only answers a request that comes again, until this moment.
-    Lingering(Duration),
-    /// To be removed.
-    Gone,
-}
-
-/// What is known of an authenticated peer.
-pub(crate) struct Established {
-    /// The peer's identity, as text.
-    pub identity: String,
-    /// How it proved it.
-    pub proof: String,
-    pub since: Duration,
-    /// When the IKE SA is rekeyed.
-    pub rekey_at: Option<Duration>,
-    /// When the last authentic packet came.
-    pub heard_at: Duration,
-    /// When children that are missing are asked for again.
-    pub children_at: Option<Duration>,
+    pub creating: Creating,
 }
 
 impl IkeSa {
@@ -162,7 +125,7 @@ impl IkeSa {
             auth: None,
             is_redundant: false,
             ending: None,
-            creating: child::Creating::default(),
+            creating: Creating::default(),
         }
     }
 
@@ -207,21 +170,146 @@ impl IkeSa {
         times.into_iter().flatten().min()
     }
 
-    /// Something is due.
-    pub fn timer(&mut self, cx: &mut Context<'_>) {
-        if matches!(self.state, State::Lingering(until) if until <= cx.now) {
-            self.state = State::Gone;
+    /// When the peer has been silent for so long that it is asked. A request that waits for its response asks already.
+    pub fn liveness_at(&self, established: &Established) -> Option<Duration> {
+        let dpd = self.connection.as_ref()?.dpd?;
+        let is_idle = self.current.is_none() && self.tasks.is_empty();
+        // The other side's question answers this one's too: both together would ask twice as often.
+        let dpd = if self.is_initiator {
+            dpd
+        } else {
+            dpd + dpd / 4
+        };
+        is_idle.then(|| established.heard_at.saturating_add(dpd))
+    }
+}
+
+/// What a function of an exchange has at hand besides the IKE SA.
+pub(crate) struct Context<'a> {
+    pub now: Duration,
+    pub random: Random<'a>,
+    pub shared: &'a mut Shared,
+}
+
+/// What all IKE SAs of an endpoint share, apart from each other.
+pub(crate) struct Shared {
+    pub settings: Settings,
+    pub actions: Vec<Action>,
+    /// Which IKE SA (by the own SPI) waits for which work, and what for.
+    pub works: HashMap<WorkId, (IkeSpi, Purpose)>,
+    pub next_work: u64,
+    pub next_child: u64,
+    /// Which IKE SA (by the own SPI) a child SA belongs to.
+    pub owners: HashMap<ChildId, IkeSpi>,
+    /// What IKE SAs have the endpoint do with others.
+    pub orders: Vec<Order>,
+    pub peers: Peers,
+}
+
+/// What an IKE SA has the endpoint do behind its back.
+pub(crate) enum Order {
+    /// A new IKE SA that has replaced the one that made it.
+    Adopt(Box<IkeSa>),
+    /// The IKE SA with this own SPI goes on with the children of the one that it replaces.
+    Inherit(IkeSpi, Box<Inherited>),
+    /// The IKE SA with this own SPI was made in vain: it is deleted.
+    CloseRedundant(IkeSpi),
+    /// INITIAL_CONTACT: other IKE SAs of this connection and identity go, if they were up before this moment.
+    ReplaceOthers {
+        keep: IkeSpi,
+        connection: String,
+        identity: String,
+        before: Duration,
+    },
+    /// This IKE SA is up: redundant ones of the same connection and identity are looked for.
+    Established { own: IkeSpi },
+}
+
+/// What a work is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// A key pair for IKE_SA_INIT.
+    Begin,
+    /// The keys of the IKE SA.
+    Keys,
+    /// The own AUTH payload.
+    Prove,
+    /// The peer's AUTH payload.
+    Check,
+    /// The keys of the first child SA.
+    FirstChild,
+    /// A work of CREATE_CHILD_SA: its number is the exchange's own.
+    Create(u32),
+    /// Nothing waits for it.
+    Forget,
+}
+
+impl Context<'_> {
+    /// Starts a work; its result comes to [`exchange::done`](crate::exchange::done).
+    pub fn work(&mut self, own: IkeSpi, purpose: Purpose, work: Work) {
+        let id = WorkId(self.shared.next_work);
+        self.shared.next_work += 1;
+        if purpose != Purpose::Forget {
+            self.shared.works.insert(id, (own, purpose));
         }
-        init::initiator::give_up_after_refusal(self, cx);
-        self.repeat_requests(cx);
-        if self.established().is_some() {
-            informational::check_liveness(self, cx);
-            child::timer(self, cx);
-            let children_at = self.established().and_then(|known| known.children_at);
-            if children_at.is_some_and(|at| at <= cx.now) {
-                self.bring_up_children(cx);
+        self.shared.actions.push(Action::Work(id, work));
+    }
+
+    pub fn act(&mut self, action: Action) {
+        self.shared.actions.push(action);
+    }
+
+    pub fn event(&mut self, event: Event) {
+        self.act(Action::Event(event));
+    }
+
+    pub fn child_id(&mut self) -> ChildId {
+        let id = ChildId(self.shared.next_child);
+        self.shared.next_child += 1;
+        id
+    }
+
+    pub fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        (self.random)(&mut bytes);
+        bytes
+    }
+
+    /// An SPI for packets that arrive: 1 to 255 are reserved (RFC 4303 2.1), and 0 is none.
+    pub fn child_spi(&mut self) -> u32 {
+        loop {
+            let spi = u32::from_be_bytes(self.random_bytes());
+            if spi > 255 {
+                return spi;
             }
-            self.next_task(cx);
         }
     }
+}
+
+impl Shared {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            actions: Vec::new(),
+            works: HashMap::new(),
+            next_work: 1,
+            next_child: settings.first_child,
+            owners: HashMap::new(),
+            orders: Vec::new(),
+            peers: Peers::default(),
+            settings,
+        }
+    }
+}
+
+/// A nonce of 32 bytes: at least 128 bits and half the key of any pseudorandom function here (RFC 7296 2.10).
+pub(crate) const NONCE_BYTES: usize = 32;
+
+/// The request of this side stays without an answer, or its own work failed: nothing else is waited for.
+pub(crate) fn forget_handles(cx: &mut Context<'_>, own: IkeSpi, output: &Output) {
+    let handle = match output {
+        Output::Begun { begun, .. } => *begun,
+        Output::IkeKeys(keys) => keys.sk_d,
+        _ => return,
+    };
+    cx.work(own, Purpose::Forget, Work::Forget(vec![handle]));
 }

@@ -24,6 +24,13 @@ pub(crate) struct Path {
     pub is_forced: bool,
 }
 
+/// Where a datagram came from, and to which local address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+}
+
 /// The data of NAT_DETECTION_SOURCE_IP and NAT_DETECTION_DESTINATION_IP.
 pub(crate) type DetectionHash = [u8; 20];
 

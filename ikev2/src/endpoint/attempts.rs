@@ -3,9 +3,9 @@
 use super::{Action, ChildUse, Endpoint, Event, Timer, Use};
 use crate::{
     connection::{Connection, Traffic},
-    exchange::{self, Context, auth::first_child::Wanted, init::initiator},
+    exchange::{self, Context, init::initiator},
     groups::Random,
-    ike_sa::{Ending, State, Task},
+    ike_sa::{Ending, State, Task, Wanted},
     message::IkeSpi,
 };
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
@@ -91,7 +91,7 @@ impl Endpoint {
             self.with(own, now, random, |sa, cx| match sa.state {
                 State::Established(_) => {
                     sa.tasks.clear();
-                    sa.add_task(cx, Task::Close(ending));
+                    sa.add_task(Task::Close(ending));
                 }
                 State::Closing(_) => {}
                 _ => sa.end(cx, ending),
@@ -183,13 +183,13 @@ impl Endpoint {
             return;
         };
         let child = child.to_owned();
-        self.with(own, now, random, |sa, cx| {
+        self.with(own, now, random, |sa, _cx| {
             let is_there = sa.children.iter().any(|there| there.name == child);
             let is_waiting = sa.tasks.iter().any(
                 |task| matches!(task, Task::CreateChild { child: other, .. } if *other == child),
             );
             if !is_there && !is_waiting {
-                sa.add_task(cx, Task::CreateChild { child, packet });
+                sa.add_task(Task::CreateChild { child, packet });
             }
         });
     }
@@ -198,13 +198,13 @@ impl Endpoint {
         let record = self.shared.peers.records.get(name);
         let up = record.map_or_else(Vec::new, |record| record.up.clone());
         for own in up {
-            self.with(own, now, random, |sa, cx| {
+            self.with(own, now, random, |sa, _cx| {
                 if ike {
-                    return sa.add_task(cx, Task::RekeyIke);
+                    return sa.add_task(Task::RekeyIke);
                 }
                 let children: Vec<_> = sa.children.iter().map(|child| child.id).collect();
                 for child in children {
-                    sa.add_task(cx, Task::RekeyChild(child));
+                    sa.add_task(Task::RekeyChild(child));
                 }
             });
         }

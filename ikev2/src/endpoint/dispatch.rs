@@ -7,8 +7,8 @@ use crate::{
         init::{initiator, responder},
     },
     groups::Random,
-    ike_sa::receive::Origin,
     message::{ExchangeType, Header, IkeSpi, Message, Refusal, payload::NotifyType},
+    nat::Origin,
 };
 use std::{net::SocketAddr, time::Duration};
 

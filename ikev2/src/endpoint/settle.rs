@@ -2,9 +2,9 @@
 
 use super::{Endpoint, Event, Timer, peers::PeerRecord};
 use crate::{
-    exchange::{Context, Order, rekey},
+    exchange::{Context, Order, rekey, run_tasks},
     groups::Random,
-    ike_sa::{Ending, IkeSa, State, Task},
+    ike_sa::{Ending, IkeSa, State, Task, creating::Inherited},
     message::IkeSpi,
 };
 use std::time::Duration;
@@ -30,6 +30,7 @@ impl Endpoint {
             shared: &mut self.shared,
         };
         what(&mut sa, &mut cx);
+        run_tasks(&mut sa, &mut cx);
         self.settle(sa, now, random);
         self.follow_orders(now, random);
     }
@@ -203,13 +204,7 @@ impl Endpoint {
     }
 
     /// An IKE SA goes on with the children of the one that it replaces.
-    fn inherit(
-        &mut self,
-        to: IkeSpi,
-        inherited: rekey::Inherited,
-        now: Duration,
-        random: Random<'_>,
-    ) {
+    fn inherit(&mut self, to: IkeSpi, inherited: Inherited, now: Duration, random: Random<'_>) {
         if self.sas.contains_key(&to) {
             self.with(to, now, random, |sa, cx| rekey::inherit(sa, cx, inherited));
         } else {
@@ -268,7 +263,7 @@ impl Endpoint {
                         cx,
                         "both sides began at the same time: one of two IKE SAs goes",
                     );
-                    sa.add_task(cx, Task::Close(Ending::Superseded));
+                    sa.add_task(Task::Close(Ending::Superseded));
                 }
             });
         }

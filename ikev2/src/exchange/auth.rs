@@ -8,16 +8,12 @@
 //!
 //! Nothing that a peer sends has an effect on anything else before its proof was checked.
 
-use super::{
-    Context, Order, Purpose,
-    init::{Handshake, repeated},
-};
+use super::{Context, Purpose, init::repeated};
 use crate::{
     authentication::Signed,
     connection::{LocalProof, RemoteProof},
-    endpoint::Event,
     identity::Identity,
-    ike_sa::{Established, IkeSa, State, children::shortened},
+    ike_sa::{Claimed, IkeSa},
     message::{
         Body, Payload,
         payload::{
@@ -26,50 +22,13 @@ use crate::{
         },
     },
     prf,
-    work::{Output, Work, WorkError},
+    work::Work,
 };
 
 pub(crate) mod first_child;
 pub(crate) mod initiator;
+pub(crate) mod outcome;
 pub(crate) mod responder;
-
-/// What IKE_AUTH works with.
-pub(crate) struct Authenticating {
-    pub handshake: Handshake,
-    /// The identity that the peer claims.
-    pub claimed: Option<Claimed>,
-    /// The own AUTH payload: method and data.
-    pub own_proof: Option<(u8, Vec<u8>)>,
-    /// How the peer has proven its identity, for people.
-    pub peer_proof: String,
-    /// The message ID of the peer's request.
-    pub request_id: Option<u32>,
-    /// Whether the peer sent INITIAL_CONTACT.
-    pub is_initial_contact: bool,
-    pub first_child: first_child::FirstChild,
-}
-
-/// An identity with the octets that AUTH covers.
-#[derive(Clone)]
-pub(crate) struct Claimed {
-    pub identity: Identity,
-    /// The body of the ID payload as it came.
-    pub body: Vec<u8>,
-}
-
-impl Authenticating {
-    pub fn new(handshake: Handshake) -> Self {
-        Self {
-            handshake,
-            claimed: None,
-            own_proof: None,
-            peer_proof: String::new(),
-            request_id: None,
-            is_initial_contact: false,
-            first_child: first_child::FirstChild::None,
-        }
-    }
-}
 
 impl Claimed {
     /// Reads an ID payload.
@@ -224,94 +183,6 @@ fn check(sa: &mut IkeSa, cx: &mut Context<'_>, auth: (u8, Vec<u8>), chain: Vec<V
         (RemoteProof::Certificate { .. }, None) => return sa.fail(cx, "the peer has no identity"),
     };
     cx.work(sa.own_spi(), Purpose::Check, work);
-}
-
-/// The peer's AUTH payload was checked.
-pub(crate) fn checked(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, WorkError>) {
-    let Some(auth) = &mut sa.auth else { return };
-    match result {
-        Ok(Output::Proof { method, data }) => {
-            "pre-shared key".clone_into(&mut auth.peer_proof);
-            if !data.is_empty() {
-                auth.own_proof = Some((method, data));
-            }
-        }
-        Ok(Output::Verified { scheme, subject }) => {
-            auth.peer_proof = format!("{scheme}, certificate of {subject}");
-        }
-        Ok(_) => return failed(sa, cx, "the check of the peer's proof gave something else"),
-        Err(error) => return failed(sa, cx, &error.to_string()),
-    }
-    let has_proof = auth.own_proof.is_some();
-    if sa.is_initiator || has_proof {
-        authenticated(sa, cx);
-    } else {
-        prove(sa, cx);
-    }
-}
-
-/// The own AUTH payload is there.
-pub(crate) fn proven(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, WorkError>) {
-    let Some(auth) = &mut sa.auth else { return };
-    match result {
-        Ok(Output::Proof { method, data }) => auth.own_proof = Some((method, data)),
-        Ok(_) => return failed(sa, cx, "the own proof is something else"),
-        Err(error) => return failed(sa, cx, &format!("the own proof: {error}")),
-    }
-    if sa.is_initiator {
-        initiator::send(sa, cx);
-    } else {
-        authenticated(sa, cx);
-    }
-}
-
-/// The peer is not authenticated: it gets AUTHENTICATION_FAILED and no reason (RFC 7296 2.21.2).
-pub(super) fn failed(sa: &mut IkeSa, cx: &mut Context<'_>, why: &str) {
-    if sa.is_initiator {
-        initiator::reject(sa, cx, why);
-    } else {
-        responder::reject(sa, cx, why);
-    }
-}
-
-/// Both sides are authenticated.
-fn authenticated(sa: &mut IkeSa, cx: &mut Context<'_>) {
-    let (Some(auth), Some(connection)) = (&sa.auth, sa.connection.clone()) else {
-        return;
-    };
-    let Some(claimed) = &auth.claimed else { return };
-    let (identity, proof) = (claimed.identity.to_string(), auth.peer_proof.clone());
-    let is_initial_contact = auth.is_initial_contact;
-    let lifetime = shortened(connection.ike_lifetime, connection.jitter_percent, cx);
-    sa.state = State::Established(Box::new(Established {
-        identity: identity.clone(),
-        proof: proof.clone(),
-        since: cx.now,
-        rekey_at: Some(cx.now.saturating_add(lifetime)),
-        heard_at: cx.now,
-        children_at: None,
-    }));
-    if let Some(keys) = &mut sa.keys {
-        keys.authentication = None;
-    }
-    sa.step(cx, format!("{identity} is authenticated: {proof}"));
-    let suite = sa.algorithms.as_ref().map(ToString::to_string);
-    cx.event(Event::Up {
-        peer: sa.peer(),
-        suite: suite.unwrap_or_default(),
-        proof,
-    });
-    if is_initial_contact {
-        cx.shared.orders.push(Order::ReplaceOthers {
-            keep: sa.own_spi(),
-            connection: connection.name.clone(),
-            identity,
-            before: sa.began_at,
-        });
-    }
-    let own = sa.own_spi();
-    cx.shared.orders.push(Order::Established { own });
-    first_child::start(sa, cx);
 }
 
 /// The identity, certificates and notifications that both sides send in front of the child's payloads.

@@ -15,19 +15,20 @@
 //! the old one, of which both ends keep the inbound SA for some seconds.
 
 use crate::{
-    connection::Traffic,
     endpoint::ChildId,
-    exchange::{Context, rekey},
+    exchange::{Context, forget_handles, rekey},
     ike_sa::{Current, IkeSa, Task},
-    message::payload::Protocol,
-    negotiation::{Chosen, Offer},
-    work::{Handle, Output, WorkError},
+    message::{
+        Payload,
+        payload::{NotifyType, Protocol},
+    },
+    work::{Output, WorkError},
 };
-use std::time::Duration;
 
 mod agree;
 pub(crate) mod answer;
 pub(crate) mod ask;
+mod attempt;
 pub(crate) mod delete;
 pub(crate) mod read;
 pub(crate) mod refusal;
@@ -36,134 +37,14 @@ mod settle;
 mod timers;
 mod wanted;
 
-pub(crate) use answer::{answered_again, request, request_came};
-pub(crate) use ask::{begin, response};
+pub(crate) use crate::ike_sa::creating::{Answered, Attempt, AttemptStage as Stage, Goal};
+pub(crate) use answer::{answered_again, request_came};
+pub(crate) use attempt::{
+    MAX_CHILD_PAIRS, attempt, configured_offers, first_group, give_way, is_rekeying, new_attempt,
+    pause, start_with_group,
+};
 pub(crate) use settle::carry as carries;
 pub(crate) use timers::{timer, used};
-
-/// How many pairs one IKE SA may have, the peer's whim included.
-const MAX_CHILD_PAIRS: usize = 1024;
-/// How many Deletes of pairs that are not known yet are remembered while an answer is on the way.
-const MAX_EARLY_DELETES: usize = 16;
-
-/// What an IKE SA remembers of CREATE_CHILD_SA exchanges besides the attempt in progress.
-#[derive(Default)]
-pub(crate) struct Creating {
-    next_number: u32,
-    /// Requests of the peer that wait for keys or for the data plane.
-    pub(super) answers: Vec<answer::Answer>,
-    /// What is tried again, and when.
-    pub(super) later: Vec<(Duration, Task)>,
-    /// Since when the peer has answered by TEMPORARY_FAILURE alone.
-    pub(super) refused_since: Option<Duration>,
-    /// Pairs that the peer deleted before its answer with their SPIs came.
-    early_deletes: Vec<(Protocol, u32)>,
-    /// The rekey of the IKE SA itself.
-    pub(crate) ike: rekey::Progress,
-}
-
-/// An exchange that this side began.
-pub(crate) struct Attempt {
-    /// By which its key work comes back.
-    pub(super) number: u32,
-    pub(super) task: Task,
-    pub(super) goal: Goal,
-    /// Groups that were sent so far.
-    pub(super) groups: Vec<u16>,
-    /// The own nonce.
-    pub(super) nonce: Vec<u8>,
-    pub(super) stage: Stage,
-}
-
-/// What an exchange is to make.
-pub(crate) enum Goal {
-    /// A pair of child SAs.
-    Child {
-        /// Its name in the connection.
-        name: String,
-        /// The pair that it replaces.
-        replaces: Option<ChildId>,
-        /// The own SPI.
-        spi: u32,
-    },
-    /// An IKE SA in the place of this one.
-    Ike {
-        /// The own SPI.
-        spi: [u8; 8],
-    },
-}
-
-/// How far an exchange is.
-pub(crate) enum Stage {
-    /// A key pair is being made. Nothing was sent yet.
-    Beginning,
-    /// The request was sent, with the public value of a key pair or without one.
-    Asked(Option<Handle>),
-    /// The response was accepted: keys are being made.
-    Deriving(Box<Answered>),
-    /// The data plane installs the pair.
-    Installing(ChildId, Vec<u8>),
-}
-
-/// What the peer's response holds.
-pub(crate) struct Answered {
-    pub chosen: Chosen,
-    pub nonce: Vec<u8>,
-    /// The peer's SPI.
-    pub spi: Vec<u8>,
-    pub is_transport: bool,
-    pub local_traffic: Vec<Traffic>,
-    pub remote_traffic: Vec<Traffic>,
-}
-
-impl Creating {
-    /// When there is something to do.
-    pub fn next_at(&self) -> Option<Duration> {
-        let later = self.later.iter().map(|(at, _)| *at);
-        later.chain(self.ike.next_at()).min()
-    }
-
-    /// A number for an exchange, by which its key work is found again.
-    pub(super) fn number(&mut self) -> u32 {
-        self.next_number = self.next_number.wrapping_add(1);
-        self.next_number
-    }
-
-    /// The peer deletes a pair that is not known: perhaps one of which the answer is still on its way.
-    pub fn remember_early_delete(&mut self, protocol: Protocol, spi: u32) {
-        if self.early_deletes.len() < MAX_EARLY_DELETES {
-            self.early_deletes.push((protocol, spi));
-        }
-    }
-
-    /// Whether the peer has deleted this pair before its answer came.
-    pub(super) fn was_deleted_early(&mut self, protocol: Protocol, spi: u32) -> bool {
-        let early = std::mem::take(&mut self.early_deletes);
-        early.contains(&(protocol, spi))
-    }
-}
-
-/// What is offered for what an attempt is to make.
-pub(super) fn configured_offers(sa: &IkeSa, goal: &Goal) -> Vec<Offer> {
-    match (goal, &sa.connection) {
-        (_, None) => Vec::new(),
-        (Goal::Ike { .. }, Some(connection)) => connection.ike.clone(),
-        (Goal::Child { name, .. }, Some(connection)) => {
-            let child = connection.child(name);
-            child.map_or_else(Vec::new, |child| child.offers.clone())
-        }
-    }
-}
-
-impl Attempt {
-    /// The private value to forget, if the attempt is given up.
-    pub fn handle(&self) -> Option<Handle> {
-        match self.stage {
-            Stage::Asked(begun) => begun,
-            _ => None,
-        }
-    }
-}
 
 /// Key work of an exchange has finished.
 pub(crate) fn done(
@@ -180,7 +61,6 @@ pub(crate) fn done(
         } else {
             answer::keys(sa, cx, answer, result);
         }
-        sa.next_task(cx);
         return;
     }
     match sa.current.take() {
@@ -192,11 +72,10 @@ pub(crate) fn done(
             // The exchange was given up meanwhile.
             sa.current = other;
             if let Ok(output) = result {
-                super::forget_handles(cx, sa.own_spi(), &output);
+                forget_handles(cx, sa.own_spi(), &output);
             }
         }
     }
-    sa.next_task(cx);
 }
 
 /// The data plane has installed a pair, or not.
@@ -213,30 +92,57 @@ pub(crate) fn installed(
     } else {
         ask::installed(sa, cx, id, outcome);
     }
-    sa.next_task(cx);
 }
 
-/// The attempt in progress.
-pub(crate) fn attempt(sa: &IkeSa) -> Option<&Attempt> {
-    match &sa.current {
-        Some(Current::Create(attempt)) => Some(attempt),
-        _ => None,
+/// An authentic request of the peer.
+pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &[Payload<'_>]) {
+    let Some(asked) = read::negotiation(payloads) else {
+        let why = "SA or nonce is missing";
+        return refused::refuse(
+            sa,
+            cx,
+            id,
+            refused::Refused::new(NotifyType::InvalidSyntax, why),
+        );
+    };
+    let protocol = asked.association.proposals.first().map(|one| one.protocol);
+    let outcome = if protocol == Some(Protocol::IKE) {
+        rekey::answer::request(sa, cx, id, &asked)
+    } else {
+        answer::child(sa, cx, id, &asked)
+    };
+    if let Err(refused) = outcome {
+        refused::refuse(sa, cx, id, refused);
     }
 }
 
-/// Whether this side is about to replace the pair `old`, and the peer may know it.
-pub(crate) fn is_rekeying(sa: &IkeSa, old: ChildId) -> bool {
-    attempt(sa).is_some_and(
-        |attempt| matches!(&attempt.goal, Goal::Child { replaces, .. } if *replaces == Some(old)),
-    )
+/// Begins a task: [`Task::CreateChild`], [`Task::RekeyChild`] or [`Task::RekeyIke`].
+pub(crate) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
+    // RFC 7296 2.25.2: nothing new is begun on an IKE SA that another one has replaced.
+    if sa.creating.ike.is_replaced() {
+        return;
+    }
+    match task {
+        Task::RekeyIke => rekey::ask::begin(sa, cx),
+        task => ask::begin(sa, cx, task),
+    }
 }
 
-/// Gives up an attempt of which nothing was sent yet, so that the peer's request can be answered; it is tried again
-/// later.
-pub(crate) fn give_way(sa: &mut IkeSa, cx: &mut Context<'_>) {
-    let is_unsent = attempt(sa).is_some_and(|attempt| matches!(attempt.stage, Stage::Beginning));
-    if let (true, Some(Current::Create(attempt))) = (is_unsent, sa.current.take_if(|_| is_unsent)) {
-        let at = cx.now + refusal::pause(cx, Duration::from_secs(1));
-        sa.creating.later.push((at, attempt.task));
+/// The authentic response to `attempt`.
+pub(crate) fn response(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    attempt: Box<Attempt>,
+    payloads: &[Payload<'_>],
+) {
+    if let Some(error) = read::error(payloads) {
+        refusal::forget(sa, cx, &attempt);
+        refusal::refused(sa, cx, attempt, error);
+        return;
+    }
+    sa.creating.refused_since = None;
+    match attempt.goal {
+        Goal::Ike { .. } => rekey::ask::response(sa, cx, attempt, payloads),
+        Goal::Child { .. } => ask::response(sa, cx, attempt, payloads),
     }
 }

@@ -2,41 +2,14 @@
 
 use super::{Context, child, rekey};
 use crate::{
-    endpoint::ChildId,
-    ike_sa::{Current, Ending, IkeSa, State, Task},
+    ike_sa::{About, Current, Ending, IkeSa, State, Task},
     message::{
         Body, ExchangeType, Payload,
         payload::{Delete, Notify, NotifyType, Protocol},
     },
 };
-use std::time::Duration;
 
 const EXCHANGE: ExchangeType = ExchangeType::INFORMATIONAL;
-
-/// What a request of this side was about.
-pub(crate) enum About {
-    /// Whether the peer lives.
-    Liveness,
-    /// These children are deleted.
-    Children(Vec<ChildId>),
-    /// The IKE SA is deleted.
-    Close(Ending),
-}
-
-impl IkeSa {
-    /// When the peer has been silent for so long that it is asked. A request that waits for its response asks already.
-    pub fn liveness_at(&self, established: &crate::ike_sa::Established) -> Option<Duration> {
-        let dpd = self.connection.as_ref()?.dpd?;
-        let is_idle = self.current.is_none() && self.tasks.is_empty();
-        // The other side's question answers this one's too: both together would ask twice as often.
-        let dpd = if self.is_initiator {
-            dpd
-        } else {
-            dpd + dpd / 4
-        };
-        is_idle.then(|| established.heard_at.saturating_add(dpd))
-    }
-}
 
 /// Asks the peer whether it lives, if it has been silent for too long.
 pub(crate) fn check_liveness(sa: &mut IkeSa, cx: &mut Context<'_>) {
@@ -44,7 +17,7 @@ pub(crate) fn check_liveness(sa: &mut IkeSa, cx: &mut Context<'_>) {
         .established()
         .and_then(|established| sa.liveness_at(established));
     if due.is_some_and(|at| at <= cx.now) {
-        sa.add_task(cx, Task::Liveness);
+        sa.add_task(Task::Liveness);
     }
 }
 

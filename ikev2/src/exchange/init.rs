@@ -1,12 +1,8 @@
 //! IKE_SA_INIT (RFC 7296 1.2): algorithms, key exchange, nonces, and whether a NAT is in between. Nothing of it is
 //! authentic until IKE_AUTH.
 
-use super::Context;
 use crate::{
-    encrypted::{MessageKey, Sealer},
-    endpoint::{Action, LoggedKeys},
-    exchange::{auth, forget_handles},
-    ike_sa::{IkeSa, SaKeys, State},
+    ike_sa::{Handshake, IkeSa},
     message::{
         Body, Payload, PayloadType,
         payload::{
@@ -16,54 +12,11 @@ use crate::{
     },
     nat::DetectionHash,
     signatures::Hash,
-    work::{Handle, IkeKeyParts, Output, WorkError},
 };
 
 pub(crate) mod initiator;
+pub(crate) mod keys;
 pub(crate) mod responder;
-
-/// What both sides know after IKE_SA_INIT.
-#[derive(Default)]
-pub(crate) struct Handshake {
-    /// The whole message that this side sent: its AUTH covers it.
-    pub own_message: Vec<u8>,
-    /// The whole message that the peer sent.
-    pub peer_message: Vec<u8>,
-    pub own_nonce: Vec<u8>,
-    pub peer_nonce: Vec<u8>,
-    /// The peer's SIGNATURE_HASH_ALGORITHMS (RFC 7427 4).
-    pub announced: Option<Vec<u16>>,
-    /// Whether the peer supports IKE SAs without children (RFC 6023 3).
-    pub peer_is_childless: bool,
-}
-
-/// The initiator's side, until the keys are there.
-pub(crate) struct Initiating {
-    pub handshake: Handshake,
-    /// The group of the KE payload.
-    pub group: u16,
-    /// The key exchange in progress.
-    pub begun: Option<Handle>,
-    pub public: Vec<u8>,
-    /// NAT detection hashes: the same however often the request changes.
-    pub hashes: (DetectionHash, DetectionHash),
-    /// The responder's cookie.
-    pub cookie: Option<Vec<u8>>,
-    /// How often the request was changed because the responder wanted so.
-    pub restarts: u32,
-    /// Why the first answer is no good. It may be forged: a better one is waited for until the request would be sent again
-    /// (RFC 7296 2.21.1).
-    pub refusal: Option<String>,
-    /// Which child comes up with the IKE SA, and for which packet.
-    pub first_child: auth::first_child::Wanted,
-}
-
-/// The responder's side, until the keys are there.
-pub(crate) struct Responding {
-    pub handshake: Handshake,
-    /// CERTREQ: the authorities that are trusted.
-    pub authorities: Vec<u8>,
-}
 
 /// The payloads of either message.
 pub(super) struct Opening<'m> {
@@ -167,58 +120,4 @@ pub(crate) fn certificate_request(authorities: &[u8]) -> Option<Payload<'_>> {
         data: authorities,
     };
     (!authorities.is_empty()).then(|| Body::CertificateRequest(request).into())
-}
-
-/// The keys are there, or not.
-pub(crate) fn keys(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, WorkError>) {
-    let parts = match result {
-        Ok(Output::IkeKeys(parts)) => parts,
-        Ok(other) => {
-            forget_handles(cx, sa.own_spi(), &other);
-            return sa.fail(cx, "no keys came out of the key exchange");
-        }
-        Err(error) => return sa.fail(cx, &format!("key exchange: {error}")),
-    };
-    let state = std::mem::replace(&mut sa.state, State::Authenticating);
-    if cx.shared.settings.log_keys {
-        cx.act(Action::LogKeys(Box::new(LoggedKeys {
-            spis: sa.spis,
-            initiator: parts.initiator.clone(),
-            responder: parts.responder.clone(),
-        })));
-    }
-    let public = match take_keys(sa, *parts) {
-        Ok(public) => public,
-        Err(why) => return sa.fail(cx, &why),
-    };
-    match state {
-        State::Initiating(initiating) => {
-            let Initiating {
-                handshake,
-                first_child,
-                ..
-            } = *initiating;
-            auth::initiator::begin(sa, cx, handshake, first_child);
-        }
-        State::Responding(responding) => responder::answer(sa, cx, *responding, &public),
-        other => sa.state = other,
-    }
-}
-
-/// Keys for sending and receiving; the own public value comes back.
-fn take_keys(sa: &mut IkeSa, parts: IkeKeyParts) -> Result<Vec<u8>, String> {
-    let (own, peer) = if sa.is_initiator {
-        (&parts.initiator, &parts.responder)
-    } else {
-        (&parts.responder, &parts.initiator)
-    };
-    let sealer = MessageKey::new(own).map_err(|error| error.to_string())?;
-    let opener = MessageKey::new(peer).map_err(|error| error.to_string())?;
-    sa.keys = Some(SaKeys {
-        sealer: Sealer::new(sealer),
-        opener,
-        sk_d: parts.sk_d,
-        authentication: Some((parts.pi, parts.pr)),
-    });
-    Ok(parts.public)
 }

@@ -19,7 +19,8 @@ use crate::{
     },
     ike_sa::{
         Ending, Established, IkeSa, SaKeys, State, Task,
-        children::{ChildState, shortened},
+        children::shortened,
+        creating::{Inherited, NewSa},
     },
     keys::IkeSpis,
     message::IkeSpi,
@@ -33,55 +34,6 @@ pub(crate) mod ask;
 
 /// How long an IKE SA that the peer should delete is kept.
 const ABANDONED_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How far the replacement of an IKE SA is.
-#[derive(Default)]
-pub(crate) struct Progress {
-    /// The one that this side has made.
-    own: Option<NewSa>,
-    /// The one that the peer has made.
-    peers: Option<NewSa>,
-    /// The children have moved: this IKE SA carries nothing.
-    is_replaced: bool,
-    /// When it goes, if the peer has not deleted it by then.
-    drop_at: Option<Duration>,
-}
-
-/// A new IKE SA.
-#[derive(Clone)]
-pub(super) struct NewSa {
-    own_spi: IkeSpi,
-    nonces: NoncePair,
-}
-
-/// What moves from an IKE SA to the one that replaces it.
-pub(crate) struct Inherited {
-    children: Vec<ChildState>,
-    tasks: Vec<Task>,
-    later: Vec<(Duration, Task)>,
-}
-
-impl Progress {
-    /// When there is something to do.
-    pub fn next_at(&self) -> Option<Duration> {
-        self.drop_at
-    }
-
-    /// Whether its end is of no interest: its children have moved, or it never had any.
-    pub fn is_superseded(&self) -> bool {
-        self.is_replaced || self.drop_at.is_some()
-    }
-
-    /// Whether its children have moved.
-    pub fn is_replaced(&self) -> bool {
-        self.is_replaced
-    }
-
-    /// Whether the peer replaces it, or it is replaced.
-    pub fn is_in_progress(&self) -> bool {
-        self.is_superseded() || self.peers.is_some()
-    }
-}
 
 /// Whether this side is replacing the IKE SA.
 pub(crate) fn is_asking(sa: &IkeSa) -> bool {
@@ -199,10 +151,9 @@ fn close(sa: &mut IkeSa) {
 }
 
 /// This side made the IKE SA in vain.
-pub(crate) fn close_redundant(sa: &mut IkeSa, cx: &mut Context<'_>) {
+pub(crate) fn close_redundant(sa: &mut IkeSa, _cx: &mut Context<'_>) {
     sa.creating.ike.drop_at = None;
     close(sa);
-    sa.next_task(cx);
 }
 
 /// Everything that goes on with another IKE SA.
@@ -237,7 +188,6 @@ pub(crate) fn inherit(sa: &mut IkeSa, cx: &mut Context<'_>, inherited: Inherited
     }
     sa.tasks.extend(inherited.tasks);
     sa.creating.later.extend(inherited.later);
-    sa.next_task(cx);
 }
 
 /// There is no IKE SA to go on with: its children end.

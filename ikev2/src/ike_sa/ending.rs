@@ -1,9 +1,8 @@
 //! How an IKE SA ends, and the steps of its story.
 
-use super::{IkeSa, State, Step};
+use super::{Context, Current, Ending, IkeSa, Purpose, State, Step};
 use crate::{
     endpoint::{ChildId, Event, RemoveReason},
-    exchange::{Context, Purpose, child},
     window::{Requests, Schedule},
     work::Work,
 };
@@ -16,22 +15,6 @@ pub(crate) const MAX_STORY_STEPS: usize = 48;
 
 /// Bytes of a step's text: a peer can propose very much.
 const MAX_STEP_BYTES: usize = 4096;
-
-/// How an IKE SA ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    /// An error, or no answer: another attempt follows.
-    Failed(String),
-    /// One side deleted it.
-    Closed {
-        /// Why.
-        why: String,
-        /// Whether the peer did.
-        by_peer: bool,
-    },
-    /// Another IKE SA stands for it.
-    Superseded,
-}
 
 impl IkeSa {
     /// Adds a step to the story.
@@ -104,7 +87,9 @@ impl IkeSa {
         if let State::Initiating(initiating) = &self.state {
             handles.extend(initiating.begun);
         }
-        handles.extend(child::attempt(self).and_then(child::Attempt::handle));
+        if let Some(Current::Create(attempt)) = &self.current {
+            handles.extend(attempt.handle());
+        }
         if !handles.is_empty() {
             cx.work(self.own_spi(), Purpose::Forget, Work::Forget(handles));
         }

@@ -1,9 +1,8 @@
 //! Sends requests and responses of an IKE SA, and repeats them.
 
-use super::IkeSa;
+use super::{Context, IkeSa};
 use crate::{
     endpoint::Action,
-    exchange::Context,
     message::{
         Body, ExchangeType, Flags, Header, IkeSpi, Payload, TooLong,
         payload::{Notify, NotifyType},

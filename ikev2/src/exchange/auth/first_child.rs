@@ -2,121 +2,20 @@
 
 use super::responder;
 use crate::{
-    connection::{Child, ChildMode, Traffic},
     endpoint::{ChildId, Outbound, RemoveReason},
-    exchange::{Context, Purpose, child, init::notification},
-    ike_sa::{Ending, IkeSa, Task, children::Negotiated},
-    message::{
-        Body, Payload,
-        payload::{Notify, NotifyType, Proposal, SecurityAssociation, TrafficSelector},
-    },
-    negotiation::{Chosen, Offer},
+    exchange::{Context, Purpose, child},
+    ike_sa::{Ending, FirstChild, IkeSa, Task, child_state::Negotiated},
+    message::payload::NotifyType,
     work::{Output, Work, WorkError},
 };
+use payloads::traffic;
 
 mod asked;
 mod chosen;
+mod payloads;
 
 pub(super) use asked::{Offered, answered, offer};
 pub(super) use chosen::{Answered, choose};
-
-/// Which child comes up with the IKE SA.
-#[derive(Clone, Default)]
-pub(crate) struct Wanted {
-    /// Its name; the first one that does not wait for traffic where there is none.
-    pub child: Option<String>,
-    /// The packet that needs it, from this side to the peer.
-    pub packet: Option<(Traffic, Traffic)>,
-}
-
-/// How far it is.
-pub(crate) enum FirstChild {
-    /// None is wanted.
-    None,
-    /// This side asks for it.
-    Offered {
-        name: String,
-        spi: u32,
-        packet: Option<(Traffic, Traffic)>,
-    },
-    /// Both sides want it.
-    Agreed(Box<Agreed>),
-    /// It is there.
-    Installed(ChildId, Box<Agreed>),
-    /// The IKE SA comes up without it.
-    Refused { kind: NotifyType, why: String },
-    /// The responder's answer is not one to what was asked for.
-    Unfit(String),
-}
-
-/// What both sides want.
-pub(crate) struct Agreed {
-    name: String,
-    algorithms: Chosen,
-    inbound_spi: u32,
-    outbound_spi: u32,
-    mode: ChildMode,
-    /// The traffic of the initiator's side, and of the responder's.
-    traffic: (Vec<TrafficSelector<'static>>, Vec<TrafficSelector<'static>>),
-}
-
-/// The offers without groups: RFC 7296 1.2, there is no key exchange in IKE_AUTH.
-fn offers(child: &Child) -> Vec<Offer> {
-    let offers = child.offers.iter().cloned();
-    offers.map(Offer::without_key_exchange).collect()
-}
-
-pub(crate) fn selectors(traffic: &[Traffic]) -> Vec<TrafficSelector<'static>> {
-    traffic.iter().map(|traffic| traffic.selector()).collect()
-}
-
-fn traffic(selectors: &[TrafficSelector<'_>]) -> Vec<Traffic> {
-    let traffic = selectors.iter().filter_map(Traffic::from_selector);
-    traffic.collect()
-}
-
-/// RFC 7296 1.3.1: asked for and agreed to by a notification.
-fn transport(mode: ChildMode) -> Vec<Payload<'static>> {
-    match mode {
-        ChildMode::Tunnel => Vec::new(),
-        ChildMode::Transport => {
-            vec![Body::Notify(Notify::new(NotifyType::UseTransportMode, &[])).into()]
-        }
-    }
-}
-
-/// The payloads of a request or of a response that are about the child.
-struct ChildPayloads<'m> {
-    association: Option<&'m SecurityAssociation<'m>>,
-    initiator: &'m [TrafficSelector<'m>],
-    responder: &'m [TrafficSelector<'m>],
-    is_transport: bool,
-}
-
-impl<'m> ChildPayloads<'m> {
-    fn find(payloads: &'m [Payload<'m>]) -> Self {
-        let mut found = Self {
-            association: None,
-            initiator: &[],
-            responder: &[],
-            is_transport: notification(payloads, NotifyType::UseTransportMode).is_some(),
-        };
-        for payload in payloads {
-            match &payload.body {
-                Body::SecurityAssociation(association) => found.association = Some(association),
-                Body::TrafficSelectorsInitiator(selectors) => found.initiator = selectors,
-                Body::TrafficSelectorsResponder(selectors) => found.responder = selectors,
-                _ => {}
-            }
-        }
-        found
-    }
-}
-
-fn spi_of(proposal: Option<&Proposal<'_>>) -> Option<u32> {
-    let spi = <[u8; 4]>::try_from(proposal?.spi).ok()?;
-    Some(u32::from_be_bytes(spi))
-}
 
 /// Both sides are authenticated: the child's keys are made, if there is to be one.
 pub(super) fn start(sa: &mut IkeSa, cx: &mut Context<'_>) {
@@ -142,7 +41,7 @@ pub(super) fn start(sa: &mut IkeSa, cx: &mut Context<'_>) {
         FirstChild::Unfit(why) => {
             let why = why.clone();
             sa.auth = None;
-            sa.add_task(cx, Task::Close(Ending::Failed(why)));
+            sa.add_task(Task::Close(Ending::Failed(why)));
         }
         FirstChild::Refused { why, .. } => {
             let why = why.clone();
@@ -216,7 +115,7 @@ pub(crate) fn installed(
         sa.step(cx, format!("the child SA is not installed: {why}"));
         if sa.is_initiator {
             sa.auth = None;
-            return sa.add_task(cx, Task::DeleteChildren(vec![id]));
+            return sa.add_task(Task::DeleteChildren(vec![id]));
         }
         sa.remove_child(cx, id, RemoveReason::Failed, &why);
         if let Some(auth) = &mut sa.auth {

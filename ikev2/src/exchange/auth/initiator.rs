@@ -1,14 +1,11 @@
 //! IKE_AUTH as initiator.
 
-use super::{Authenticating, Claimed, first_child, identification};
+use super::{first_child, identification};
 use crate::{
     connection::RemoteProof,
-    exchange::{
-        Context,
-        init::{Handshake, certificate_request},
-    },
+    exchange::{Context, init::certificate_request},
     identity::Pattern,
-    ike_sa::{Current, IkeSa},
+    ike_sa::{Authenticating, Claimed, Current, Handshake, IkeSa, Wanted},
     message::{
         Body, ExchangeType, Payload,
         payload::{Notify, NotifyType},
@@ -16,12 +13,7 @@ use crate::{
 };
 
 /// The keys are there: the own proof is made next.
-pub(crate) fn begin(
-    sa: &mut IkeSa,
-    cx: &mut Context<'_>,
-    handshake: Handshake,
-    wanted: first_child::Wanted,
-) {
+pub(crate) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, handshake: Handshake, wanted: Wanted) {
     let peer_is_childless = handshake.peer_is_childless;
     let mut auth = Authenticating::new(handshake);
     auth.first_child = first_child::offer(sa, cx, wanted, peer_is_childless);

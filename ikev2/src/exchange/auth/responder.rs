@@ -1,12 +1,15 @@
 //! IKE_AUTH as responder: finds the connection by both identities, and answers.
 
-use super::{Claimed, first_child, identification};
+use super::{
+    first_child::{Answered, choose},
+    identification,
+};
 use crate::{
     authentication::Method,
     connection::{Connection, RemoteProof},
     exchange::{Context, init::notification},
     identity::{Identity, Pattern},
-    ike_sa::IkeSa,
+    ike_sa::{Claimed, IkeSa},
     message::{
         Body, ExchangeType, Payload,
         payload::{Identification, NotifyType},
@@ -37,7 +40,7 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &
     sa.requests = Requests::new(connection.schedule);
     sa.connection = Some(Arc::clone(&connection));
     super::set_windows(sa, payloads);
-    let first_child = first_child::choose(sa, cx, &connection, payloads);
+    let first_child = choose(sa, cx, &connection, payloads);
     if let Some(auth) = &mut sa.auth {
         auth.claimed = Some(claimed);
         auth.first_child = first_child;
@@ -172,7 +175,7 @@ pub(super) fn answer(sa: &mut IkeSa, cx: &mut Context<'_>) {
     payloads.extend(auth.own_proof.as_ref().map(super::own_authentication));
     let size = connection.window.to_be_bytes();
     payloads.extend(super::own_notifications(connection.window, false, &size));
-    let answered = first_child::Answered::of(&auth.first_child);
+    let answered = Answered::of(&auth.first_child);
     payloads.extend(answered.payloads());
     sa.respond(cx, id, ExchangeType::IKE_AUTH, &payloads);
 }

@@ -15,84 +15,21 @@ use crate::{
     exchange::{Context, NONCE_BYTES, Purpose, collision::NoncePair, rekey},
     ike_sa::{
         IkeSa, State,
-        children::{Negotiated, Successor},
+        answering::{Answer, Goal, Pair},
+        child_state::{Negotiated, Successor},
     },
     message::{
         Body, ExchangeType, Payload,
-        payload::{KeyExchange, Notify, NotifyType, Protocol, SecurityAssociation},
+        payload::{KeyExchange, Notify, NotifyType, SecurityAssociation},
     },
-    negotiation::{Chosen, Narrowed},
+    negotiation::Chosen,
     work::{ExchangeStep, Output, Work, WorkError},
 };
 use ipsec::suite::Suite;
 
 const EXCHANGE: ExchangeType = ExchangeType::CREATE_CHILD_SA;
 
-/// A request of the peer that is being answered.
-pub(crate) struct Answer {
-    /// By which its key work comes back.
-    pub number: u32,
-    pub message_id: u32,
-    pub chosen: Chosen,
-    /// The peer's nonce and the own one.
-    pub nonces: (Vec<u8>, Vec<u8>),
-    pub goal: Goal,
-}
-
-/// What is made.
-pub(crate) enum Goal {
-    /// A pair of child SAs.
-    Child(Box<Pair>),
-    /// An IKE SA in the place of this one: the peer's SPI and the own one.
-    Ike([u8; 8], [u8; 8]),
-}
-
-/// A pair that was agreed on.
-pub(crate) struct Pair {
-    name: String,
-    replaces: Option<ChildId>,
-    own_spi: u32,
-    peers_spi: u32,
-    is_transport: bool,
-    traffic: Narrowed,
-    /// While the data plane installs it: which, and the own public value.
-    installing: Option<(ChildId, Vec<u8>)>,
-}
-
-impl Answer {
-    pub fn is_ike(&self) -> bool {
-        matches!(self.goal, Goal::Ike(..))
-    }
-
-    /// Whether it waits until the data plane has installed this pair.
-    pub fn installs(&self, id: ChildId) -> bool {
-        matches!(&self.goal, Goal::Child(pair) if pair.installing.as_ref().is_some_and(|one| one.0 == id))
-    }
-
-    /// Whether it replaces this pair.
-    pub fn replaces(&self, old: ChildId) -> bool {
-        matches!(&self.goal, Goal::Child(pair) if pair.replaces == Some(old))
-    }
-}
-
-/// An authentic request of the peer.
-pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &[Payload<'_>]) {
-    let Some(asked) = read::negotiation(payloads) else {
-        let why = "SA or nonce is missing";
-        return refuse(sa, cx, id, Refused::new(NotifyType::InvalidSyntax, why));
-    };
-    let protocol = asked.association.proposals.first().map(|one| one.protocol);
-    let outcome = if protocol == Some(Protocol::IKE) {
-        rekey::answer::request(sa, cx, id, &asked)
-    } else {
-        child(sa, cx, id, &asked)
-    };
-    if let Err(refused) = outcome {
-        refuse(sa, cx, id, refused);
-    }
-}
-
-fn child(
+pub(super) fn child(
     sa: &mut IkeSa,
     cx: &mut Context<'_>,
     id: u32,
@@ -339,7 +276,7 @@ fn respond(sa: &mut IkeSa, cx: &mut Context<'_>, answer: &Answer, pair: &Pair) {
 /// The request with this ID came again after it was answered: the peer does not have the answer, and is not ready for
 /// packets of the new pair.
 pub(crate) fn answered_again(sa: &mut IkeSa, cx: &Context<'_>, message_id: u32) {
-    let waits = |child: &&mut crate::ike_sa::children::ChildState| {
+    let waits = |child: &&mut crate::ike_sa::child_state::ChildState| {
         child.stage == PairStage::Standby && child.answered == Some(message_id)
     };
     for child in sa.children.iter_mut().filter(waits) {

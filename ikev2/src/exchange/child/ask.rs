@@ -1,37 +1,31 @@
 //! Child SAs that this side asks for.
 
 use super::{
-    Answered, Attempt, Goal, MAX_CHILD_PAIRS, Stage, read, refusal, settle,
+    Answered, Attempt, Goal, MAX_CHILD_PAIRS, Stage, first_group, new_attempt, pause, refusal,
+    settle, start_with_group,
     wanted::{check, configured, spi_of, wanted_traffic},
 };
 use crate::{
     child_sa::{Happening, Stage as PairStage},
     connection::{ChildMode, Traffic},
     endpoint::{ChildId, Outbound, RemoveReason},
-    exchange::{Context, NONCE_BYTES, Purpose, collision::NoncePair, rekey},
+    exchange::{Context, Purpose, collision::NoncePair},
     ike_sa::{
         Current, IkeSa, Task,
-        children::{Negotiated, Successor},
+        child_state::{Negotiated, Successor},
     },
     message::{
         Body, ExchangeType, Payload,
-        payload::{
-            Delete, KeyExchange, Notify, NotifyType, Protocol, SecurityAssociation, TransformType,
-        },
+        payload::{Delete, KeyExchange, Notify, NotifyType, Protocol, SecurityAssociation},
     },
     negotiation::Offer,
     work::{ExchangeStep, Output, Work, WorkError},
 };
 use std::time::Duration;
 
-/// Begins a task: [`Task::CreateChild`], [`Task::RekeyChild`] or [`Task::RekeyIke`].
-pub(crate) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
-    // RFC 7296 2.25.2: nothing new is begun on an IKE SA that another one has replaced.
-    if sa.creating.ike.is_replaced() {
-        return;
-    }
+/// Begins [`Task::CreateChild`] or [`Task::RekeyChild`].
+pub(super) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
     let goal = match &task {
-        Task::RekeyIke => return rekey::ask::begin(sa, cx),
         Task::CreateChild { child, .. } => new_child(sa, cx, child.clone()),
         Task::RekeyChild(old) => replacement(sa, cx, *old),
         _ => None,
@@ -41,13 +35,14 @@ pub(crate) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>, task: Task) {
         return;
     };
     let group = first_group(&child.offers);
-    start(sa, cx, task, goal, group, Vec::new());
+    start(sa, cx, task, goal, group);
 }
 
 /// Nothing where the child is up already.
 fn new_child(sa: &IkeSa, cx: &mut Context<'_>, name: String) -> Option<Goal> {
-    let is_up =
-        |child: &crate::ike_sa::children::ChildState| child.name == name && child.stage.is_alive();
+    let is_up = |child: &crate::ike_sa::child_state::ChildState| {
+        child.name == name && child.stage.is_alive()
+    };
     if sa.children.iter().any(is_up) || sa.children.len() >= MAX_CHILD_PAIRS {
         return None;
     }
@@ -67,7 +62,7 @@ fn replacement(sa: &mut IkeSa, cx: &mut Context<'_>, old: ChildId) -> Option<Goa
     }
     if pair.answered.is_some() {
         // The peer may not know it yet, and would answer by CHILD_SA_NOT_FOUND.
-        let at = cx.now + refusal::pause(cx, Duration::from_secs(1));
+        let at = cx.now + pause(cx, Duration::from_secs(1));
         sa.creating.later.push((at, Task::RekeyChild(old)));
         return None;
     }
@@ -81,14 +76,6 @@ fn replacement(sa: &mut IkeSa, cx: &mut Context<'_>, old: ChildId) -> Option<Goa
     })
 }
 
-/// The group that is preferred; none without perfect forward secrecy.
-pub(crate) fn first_group(offers: &[Offer]) -> Option<u16> {
-    let groups = offers
-        .iter()
-        .flat_map(|offer| offer.of(TransformType::KEY_EXCHANGE));
-    groups.map(|group| group.id).find(|id| *id != 0)
-}
-
 /// Begins an exchange with a key pair of this group, or without one.
 pub(crate) fn start(
     sa: &mut IkeSa,
@@ -96,25 +83,13 @@ pub(crate) fn start(
     task: Task,
     goal: Goal,
     group: Option<u16>,
-    mut groups: Vec<u16>,
 ) {
-    let number = sa.creating.number();
-    groups.extend(group);
-    let attempt = Attempt {
-        number,
-        task,
-        goal,
-        groups,
-        nonce: cx.random_bytes::<NONCE_BYTES>().to_vec(),
-        stage: Stage::Beginning,
-    };
     match group {
-        None => send(sa, cx, Box::new(attempt), None),
-        Some(group) => {
-            sa.current = Some(Current::Create(Box::new(attempt)));
-            let work = Work::BeginExchange { group };
-            cx.work(sa.own_spi(), Purpose::Create(number), work);
+        None => {
+            let attempt = new_attempt(sa, cx, task, goal, Vec::new());
+            send(sa, cx, attempt, None);
         }
+        Some(group) => start_with_group(sa, cx, (task, goal), group, Vec::new()),
     }
 }
 
@@ -210,24 +185,14 @@ fn notify<'a>(kind: NotifyType, protocol: Protocol, spi: &'a [u8]) -> Payload<'a
     .into()
 }
 
-/// The authentic response to `attempt`.
-pub(crate) fn response(
+/// The authentic response to an attempt to make a child SA, which is no refusal.
+pub(super) fn response(
     sa: &mut IkeSa,
     cx: &mut Context<'_>,
     attempt: Box<Attempt>,
     payloads: &[Payload<'_>],
 ) {
-    if let Some(error) = read::error(payloads) {
-        refusal::forget(sa, cx, &attempt);
-        refusal::refused(sa, cx, attempt, error);
-        return;
-    }
-    sa.creating.refused_since = None;
-    let outcome = match attempt.goal {
-        Goal::Ike { .. } => return rekey::ask::response(sa, cx, attempt, payloads),
-        Goal::Child { .. } => check(sa, &attempt, payloads),
-    };
-    match outcome {
+    match check(sa, &attempt, payloads) {
         Ok((answered, public)) => derive(sa, cx, attempt, answered, public),
         Err(why) => {
             sa.step(
@@ -335,7 +300,7 @@ pub(super) fn installed(
             refusal::try_later(sa, cx, attempt);
         }
         sa.stop_child(cx, id, RemoveReason::Failed, &why);
-        sa.add_task(cx, Task::DeleteChildren(vec![id]));
+        sa.add_task(Task::DeleteChildren(vec![id]));
         return;
     }
     let Some(pair) = sa.child_mut(id) else { return };
@@ -385,7 +350,7 @@ fn delete_unmade(sa: &mut IkeSa, cx: &mut Context<'_>, attempt: &Attempt) {
     let spis = [spi.to_be_bytes()];
     let delete = Body::Delete(Delete::children(protocol, &spis)).into();
     if sa.request(cx, ExchangeType::INFORMATIONAL, &[delete]) {
-        let about = crate::exchange::informational::About::Children(Vec::new());
+        let about = crate::ike_sa::About::Children(Vec::new());
         sa.current = Some(Current::Informational(about));
     }
 }

@@ -5,8 +5,8 @@ use super::{is_rekeying, settle};
 use crate::{
     child_sa::{DRAIN_TIMEOUT, Happening, Stage},
     endpoint::{ChildId, RemoveReason},
-    exchange::{Context, informational::About},
-    ike_sa::{Current, IkeSa, Task},
+    exchange::Context,
+    ike_sa::{About, Current, IkeSa, Task},
     message::{
         Body, ExchangeType, Payload,
         payload::{Delete, Protocol},

@@ -1,6 +1,6 @@
 //! What follows when the peer refuses a request (RFC 7296 2.25 and 3.10.1).
 
-use super::{Attempt, Goal, ask, configured_offers};
+use super::{Attempt, Goal, configured_offers, pause, start_with_group};
 use crate::{
     endpoint::{ChildId, RemoveReason},
     exchange::{Context, Purpose},
@@ -18,12 +18,6 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// RFC 7296 2.25: after "several minutes" of TEMPORARY_FAILURE alone the IKE SA is closed, because both ends are out of
 /// step.
 const OUT_OF_STEP_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// `least`, and a random part of as much again.
-pub(crate) fn pause(cx: &mut Context<'_>, least: Duration) -> Duration {
-    let drawn = u32::from(u16::from_be_bytes(cx.random_bytes()));
-    least + least * drawn / u32::from(u16::MAX)
-}
 
 /// The peer has answered by an error.
 pub(super) fn refused(
@@ -75,7 +69,7 @@ fn other_group(sa: &mut IkeSa, cx: &mut Context<'_>, attempt: Box<Attempt>, grou
     let Attempt {
         task, goal, groups, ..
     } = *attempt;
-    ask::start(sa, cx, task, goal, Some(group), groups);
+    start_with_group(sa, cx, (task, goal), group, groups);
 }
 
 /// Whether the peer has replaced meanwhile what this side wants to replace.
@@ -122,8 +116,9 @@ fn not_found(sa: &mut IkeSa, cx: &mut Context<'_>, attempt: &Attempt) {
     if !is_alive {
         return;
     }
-    let is_up =
-        |child: &crate::ike_sa::children::ChildState| child.name == *name && child.stage.is_alive();
+    let is_up = |child: &crate::ike_sa::child_state::ChildState| {
+        child.name == *name && child.stage.is_alive()
+    };
     if !sa.children.iter().any(is_up) {
         sa.tasks.push_back(Task::CreateChild {
             child: name.clone(),

@@ -7,7 +7,7 @@
 //!   both: the nonces decide which of the two stays
 //! ```
 
-use super::{is_rekeying, refusal};
+use super::{is_rekeying, pause};
 use crate::{
     child_sa::{Happening, Stage},
     endpoint::{Action, ChildId, Event},
@@ -15,7 +15,7 @@ use crate::{
         Context,
         collision::{self, Delete, Exchange},
     },
-    ike_sa::{IkeSa, Task, children::ChildState},
+    ike_sa::{IkeSa, Task, child_state::ChildState},
 };
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ pub(super) fn move_if_standby(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId)
     }
     let replaces = sa.child(id).and_then(|pair| pair.replaces);
     if replaces.is_some_and(|old| is_rekeying(sa, old)) {
-        let at = cx.now + refusal::pause(cx, Duration::from_millis(250));
+        let at = cx.now + pause(cx, Duration::from_millis(250));
         if let Some(pair) = sa.child_mut(id) {
             pair.move_at = Some(at);
         }

@@ -23,10 +23,9 @@ pub(crate) fn timer(sa: &mut IkeSa, cx: &mut Context<'_>) {
         queue(sa, task);
     }
     rekey::timer(sa, cx);
-    sa.next_task(cx);
 }
 
-/// Adds a task, unless the same waits already. It is begun by [`IkeSa::next_task`].
+/// Adds a task, unless the same waits already. It is begun by `exchange::run_tasks`.
 pub(super) fn queue(sa: &mut IkeSa, task: Task) {
     if !sa.tasks.contains(&task) {
         sa.tasks.push_back(task);
@@ -81,7 +80,6 @@ fn hard_limit(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
     if !delete::is_condemned(sa, id) {
         sa.tasks.push_front(Task::DeleteChildren(vec![id]));
     }
-    sa.next_task(cx);
 }
 
 /// The data plane reports about a pair.
@@ -109,5 +107,4 @@ pub(crate) fn used(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId, what: Use)
             }
         }
     }
-    sa.next_task(cx);
 }

@@ -1,12 +1,12 @@
 //! IKE_SA_INIT as initiator: the request, again with a cookie or another group where the responder wants so, and the
 //! response.
 
-use super::{Handshake, Initiating, Opening, notification};
+use super::{Opening, notification};
 use crate::{
     connection::{Connection, Encapsulation, IKE_PORT, NAT_PORT},
-    exchange::{Context, NONCE_BYTES, Purpose, auth::first_child::Wanted, forget_handles},
+    exchange::{Context, NONCE_BYTES, Purpose, forget_handles},
     groups::Group,
-    ike_sa::{IkeSa, State},
+    ike_sa::{Handshake, IkeSa, Initiating, State, Wanted},
     keys::IkeSpis,
     message::{
         Body, ExchangeType, Message, Payload,

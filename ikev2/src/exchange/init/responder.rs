@@ -1,19 +1,19 @@
 //! IKE_SA_INIT as responder. Nothing is kept for a request that cannot be answered, and nothing at all for one without
 //! a cookie where cookies are asked for.
 
-use super::{Handshake, Opening, Responding, notification};
+use super::{Opening, notification};
 use crate::{
     connection::{Encapsulation, RemoteProof},
     endpoint::peers::Candidates,
-    exchange::{Context, NONCE_BYTES, Purpose, auth::Authenticating},
+    exchange::{Context, NONCE_BYTES, Purpose},
     groups::Group,
-    ike_sa::{IkeSa, State, receive::Origin},
+    ike_sa::{Authenticating, Handshake, IkeSa, Responding, State},
     keys::IkeSpis,
     message::{
         Body, ExchangeType, Flags, Header, IkeSpi, Message, Payload,
         payload::{KeyExchange, Notify, NotifyType, SecurityAssociation},
     },
-    nat::Path,
+    nat::{Origin, Path},
     negotiation::{KeyExchangeOffered, Outcome, choose},
     work::{ExchangeStep, Work},
 };

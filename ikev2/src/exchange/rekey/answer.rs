@@ -5,13 +5,16 @@ use crate::{
     exchange::{
         Context, NONCE_BYTES, Purpose,
         child::{
-            answer::{Answer, Goal, is_busy},
+            answer::is_busy,
             give_way, read,
             refused::{Refused, of_work, refuse},
         },
         collision::NoncePair,
     },
-    ike_sa::{IkeSa, State},
+    ike_sa::{
+        IkeSa, State,
+        answering::{Answer, Goal},
+    },
     keys::IkeSpis,
     message::{
         Body, ExchangeType, Payload,

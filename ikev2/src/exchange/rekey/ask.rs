@@ -4,7 +4,9 @@ use super::{adopt, fresh_spi, replacement, settle};
 use crate::{
     exchange::{
         Context, Purpose,
-        child::{Answered, Attempt, Goal, Stage, answer::is_busy, ask, read, refusal},
+        child::{
+            Answered, Attempt, Goal, Stage, answer::is_busy, ask, first_group, pause, read, refusal,
+        },
         collision::NoncePair,
     },
     ike_sa::{Current, IkeSa, Task},
@@ -28,7 +30,7 @@ pub(crate) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>) {
     }
     // RFC 7296 2.25.2: not while something of the children is on its way.
     if is_busy(sa) {
-        let at = cx.now + refusal::pause(cx, Duration::from_secs(1));
+        let at = cx.now + pause(cx, Duration::from_secs(1));
         sa.creating.later.push((at, Task::RekeyIke));
         return;
     }
@@ -44,9 +46,9 @@ pub(crate) fn begin(sa: &mut IkeSa, cx: &mut Context<'_>) {
     };
     // The group that both ends have agreed on saves a round trip.
     let group = used.filter(is_offered);
-    let group = group.or_else(|| ask::first_group(&connection.ike));
+    let group = group.or_else(|| first_group(&connection.ike));
     let spi = fresh_spi(cx);
-    ask::start(sa, cx, Task::RekeyIke, Goal::Ike { spi }, group, Vec::new());
+    ask::start(sa, cx, Task::RekeyIke, Goal::Ike { spi }, group);
 }
 
 /// Key work has finished.

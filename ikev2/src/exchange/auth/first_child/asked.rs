@@ -1,12 +1,10 @@
 //! The initiator's part: which child it asks for, and whether the answer is one to that.
 
-use super::{
-    Agreed, ChildPayloads, FirstChild, Wanted, offers, selectors, spi_of, traffic, transport,
-};
+use super::payloads::{ChildPayloads, offers, selectors, spi_of, traffic, transport};
 use crate::{
     connection::{Child, ChildMode, Connection, Traffic},
     exchange::Context,
-    ike_sa::IkeSa,
+    ike_sa::{Agreed, FirstChild, IkeSa, Wanted},
     message::{
         Body, Payload,
         payload::{NotifyType, SecurityAssociation},

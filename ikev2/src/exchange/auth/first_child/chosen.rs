@@ -1,10 +1,10 @@
 //! The responder's part: which child of the connection the peer asks for, and the answer.
 
-use super::{Agreed, ChildPayloads, FirstChild, offers, selectors, spi_of, transport};
+use super::payloads::{ChildPayloads, offers, selectors, spi_of, transport};
 use crate::{
     connection::{ChildMode, Connection},
     exchange::Context,
-    ike_sa::IkeSa,
+    ike_sa::{Agreed, FirstChild, IkeSa},
     message::{
         Body, Payload,
         payload::{Notify, NotifyType, SecurityAssociation},

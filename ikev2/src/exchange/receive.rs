@@ -1,22 +1,15 @@
 //! What comes in for an IKE SA: authentic messages, each once.
 
-use super::{IkeSa, State};
+use super::{Context, child};
 use crate::{
     encrypted::{Content, OpenError},
     endpoint::{Action, Event},
-    exchange::{self, Context},
     fragments::{Fragment, Offered},
+    ike_sa::{IkeSa, State},
     message::{Header, Payload, Refusal, payload::NotifyType},
+    nat::Origin,
     window::Received,
 };
-use std::net::SocketAddr;
-
-/// Where a datagram came from, and to which local address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Origin {
-    pub from: SocketAddr,
-    pub to: SocketAddr,
-}
 
 impl IkeSa {
     /// Takes an encrypted message. What is not authentic has no effect at all (RFC 7296 2.21).
@@ -100,12 +93,11 @@ impl IkeSa {
         if header.flags.response {
             if self.requests.answered(header.message_id) {
                 self.heard(cx, origin);
-                exchange::response(self, cx, header, payloads);
+                super::response(self, cx, header, payloads);
             }
         } else if self.is_new(cx, origin, header.message_id) {
             self.heard(cx, origin);
-            exchange::request(self, cx, header, payloads);
-            self.next_task(cx);
+            super::request(self, cx, header, payloads);
         }
     }
 
@@ -116,7 +108,7 @@ impl IkeSa {
             Received::Again(datagrams) => {
                 let datagrams = datagrams.to_vec();
                 send_back(cx, origin, datagrams);
-                exchange::child::answered_again(self, cx, id);
+                child::answered_again(self, cx, id);
                 false
             }
             // RFC 7296 2.3: ignored; the notification INVALID_MESSAGE_ID is optional.
