@@ -102,7 +102,7 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &
             sa,
             cx,
             id,
-            refused::Refused::new(NotifyType::InvalidSyntax, why),
+            refused::RefusedRequest::new(NotifyType::InvalidSyntax, why),
         );
     };
     let protocol = asked.association.proposals.first().map(|one| one.protocol);

@@ -31,12 +31,12 @@ pub(crate) struct Verdict {
     /// The exchange of which the SA stays.
     pub keep: Exchange,
     /// What this side deletes. The peer deletes the other one.
-    pub delete: Delete,
+    pub delete: Deletion,
 }
 
 /// One of the SAs that go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Delete {
+pub(crate) enum Deletion {
     /// The one that both ends have rekeyed.
     Old,
     /// The one that this side made in vain.
@@ -63,12 +63,12 @@ pub(crate) fn judge(own: &NoncePair, peers: &NoncePair, is_original_initiator: b
     if keeps_own {
         Verdict {
             keep: Exchange::Own,
-            delete: Delete::Old,
+            delete: Deletion::Old,
         }
     } else {
         Verdict {
             keep: Exchange::Peers,
-            delete: Delete::OwnNew,
+            delete: Deletion::OwnNew,
         }
     }
 }
@@ -112,8 +112,18 @@ mod tests {
             let (a, b) = (pair(a[0], a[1]), pair(b[0], b[1]));
             let (at_a, at_b) = (judge(&a, &b, true), judge(&b, &a, false));
             let expected = match kept {
-                'A' => (Exchange::Own, Delete::Old, Exchange::Peers, Delete::OwnNew),
-                _ => (Exchange::Peers, Delete::OwnNew, Exchange::Own, Delete::Old),
+                'A' => (
+                    Exchange::Own,
+                    Deletion::Old,
+                    Exchange::Peers,
+                    Deletion::OwnNew,
+                ),
+                _ => (
+                    Exchange::Peers,
+                    Deletion::OwnNew,
+                    Exchange::Own,
+                    Deletion::Old,
+                ),
             };
             let actual = (at_a.keep, at_a.delete, at_b.keep, at_b.delete);
             assert_eq!(actual, expected, "row {row}");

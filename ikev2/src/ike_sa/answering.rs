@@ -13,27 +13,27 @@ pub(crate) struct Answer {
     pub chosen: Chosen,
     /// The peer's nonce and the own one.
     pub nonces: (Vec<u8>, Vec<u8>),
-    pub goal: Goal,
+    pub goal: AnswerGoal,
 }
 
 impl Answer {
     pub fn is_ike(&self) -> bool {
-        matches!(self.goal, Goal::Ike(..))
+        matches!(self.goal, AnswerGoal::Ike(..))
     }
 
     /// Whether it waits until the data plane has installed this pair.
     pub fn installs(&self, id: ChildId) -> bool {
-        matches!(&self.goal, Goal::Child(pair) if pair.installing.as_ref().is_some_and(|one| one.0 == id))
+        matches!(&self.goal, AnswerGoal::Child(pair) if pair.installing.as_ref().is_some_and(|one| one.0 == id))
     }
 
     /// Whether it replaces this pair.
     pub fn replaces(&self, old: ChildId) -> bool {
-        matches!(&self.goal, Goal::Child(pair) if pair.replaces == Some(old))
+        matches!(&self.goal, AnswerGoal::Child(pair) if pair.replaces == Some(old))
     }
 }
 
 /// What is made.
-pub(crate) enum Goal {
+pub(crate) enum AnswerGoal {
     /// A pair of child SAs.
     Child(Box<Pair>),
     /// An IKE SA in the place of this one: the peer's SPI and the own one.

@@ -1,6 +1,6 @@
 //! Which configured child a request of the peer is for, by which algorithms, for which traffic.
 
-use super::{read, refused::Refused};
+use super::{read, refused::RefusedRequest};
 use crate::{
     connection::{Child, ChildMode, Traffic},
     endpoint::ChildId,
@@ -14,10 +14,10 @@ pub(super) fn agree(
     sa: &IkeSa,
     asked: &read::Negotiation<'_, '_>,
     replaces: Option<ChildId>,
-) -> Result<(Child, Chosen, Narrowed), Refused> {
+) -> Result<(Child, Chosen, Narrowed), RefusedRequest> {
     let Some((initiator, responder)) = asked.traffic else {
         let why = "traffic selectors are missing";
-        return Err(Refused::new(NotifyType::InvalidSyntax, why));
+        return Err(RefusedRequest::new(NotifyType::InvalidSyntax, why));
     };
     let old = replaces.and_then(|old| sa.child(old));
     let old = old.map(|old| old.name.as_str());
@@ -29,7 +29,7 @@ pub(super) fn agree(
         Some(exchange) => KeyExchangeOffered::Payload(exchange.group),
         None => KeyExchangeOffered::Absent,
     };
-    let mut refusal = Refused::new(
+    let mut refusal = RefusedRequest::new(
         NotifyType::TsUnacceptable,
         "no child is configured for such traffic",
     );
@@ -44,9 +44,9 @@ pub(super) fn agree(
         };
         match choose(&asked.association.proposals, &child.offers, offered) {
             Ok(Outcome::Chosen(chosen)) => return Ok((child.clone(), chosen, traffic)),
-            Ok(Outcome::OtherGroup(group)) => return Err(Refused::other_group(group)),
+            Ok(Outcome::OtherGroup(group)) => return Err(RefusedRequest::other_group(group)),
             Err(why) => {
-                refusal = Refused::new(NotifyType::NoProposalChosen, why.to_string());
+                refusal = RefusedRequest::new(NotifyType::NoProposalChosen, why.to_string());
             }
         }
     }

@@ -4,7 +4,7 @@ use super::{
     MAX_CHILD_PAIRS,
     agree::agree,
     attempt, give_way, is_rekeying, read,
-    refused::{Refused, of_work, refuse},
+    refused::{RefusedRequest, of_work, refuse},
     settle,
     wanted::spi_of,
 };
@@ -15,7 +15,7 @@ use crate::{
     exchange::{Context, NONCE_BYTES, Purpose, collision::NoncePair, rekey},
     ike_sa::{
         IkeSa, State,
-        answering::{Answer, Goal, Pair},
+        answering::{Answer, AnswerGoal as Goal, Pair},
         child_state::{Negotiated, Successor},
     },
     message::{
@@ -34,7 +34,7 @@ pub(super) fn child(
     cx: &mut Context<'_>,
     id: u32,
     asked: &read::Negotiation<'_, '_>,
-) -> Result<(), Refused> {
+) -> Result<(), RefusedRequest> {
     let replaces = replaced(sa, asked)?;
     if replaces.is_some_and(|old| is_rekeying(sa, old)) || rekey::is_asking(sa) {
         give_way(sa, cx);
@@ -43,11 +43,11 @@ pub(super) fn child(
     let is_ending = !matches!(sa.state, State::Established(_));
     if is_ending || rekey::is_asking(sa) || sa.creating.ike.is_in_progress() {
         let why = "the IKE SA is being replaced or deleted";
-        return Err(Refused::new(NotifyType::TemporaryFailure, why));
+        return Err(RefusedRequest::new(NotifyType::TemporaryFailure, why));
     }
     if sa.children.len() + sa.creating.answers.len() >= MAX_CHILD_PAIRS {
         let why = format!("there are {MAX_CHILD_PAIRS} pairs already");
-        return Err(Refused::new(NotifyType::NoAdditionalSas, why));
+        return Err(RefusedRequest::new(NotifyType::NoAdditionalSas, why));
     }
     let (child, chosen, traffic) = agree(sa, asked, replaces)?;
     let peers_spi = asked.association.proposals.iter();
@@ -55,7 +55,7 @@ pub(super) fn child(
         .filter(|proposal| proposal.number == chosen.number)
         .map(|proposal| spi_of(proposal.spi))
         .find(|spi| *spi != 0)
-        .ok_or_else(|| Refused::new(NotifyType::InvalidSyntax, "the peer's SPI is zero"))?;
+        .ok_or_else(|| RefusedRequest::new(NotifyType::InvalidSyntax, "the peer's SPI is zero"))?;
     let pair = Pair {
         name: child.name.clone(),
         replaces,
@@ -75,10 +75,10 @@ fn derive(
     id: u32,
     asked: &read::Negotiation<'_, '_>,
     (chosen, pair): (Chosen, Pair),
-) -> Result<(), Refused> {
+) -> Result<(), RefusedRequest> {
     let Some(sk_d) = sa.keys.as_ref().map(|keys| keys.sk_d) else {
         let why = "the keys are gone";
-        return Err(Refused::new(NotifyType::TemporaryFailure, why));
+        return Err(RefusedRequest::new(NotifyType::TemporaryFailure, why));
     };
     let exchange = chosen.group().zip(asked.key_exchange);
     let exchange = exchange.map(|(group, exchange)| ExchangeStep::Answer {
@@ -108,7 +108,10 @@ fn derive(
 }
 
 /// The pair that REKEY_SA names.
-fn replaced(sa: &mut IkeSa, asked: &read::Negotiation<'_, '_>) -> Result<Option<ChildId>, Refused> {
+fn replaced(
+    sa: &mut IkeSa,
+    asked: &read::Negotiation<'_, '_>,
+) -> Result<Option<ChildId>, RefusedRequest> {
     let Some((protocol, spi)) = asked.rekeys else {
         return Ok(None);
     };
@@ -116,9 +119,9 @@ fn replaced(sa: &mut IkeSa, asked: &read::Negotiation<'_, '_>) -> Result<Option<
     let old = sa.child_by_outbound(protocol, spi_of(spi));
     let Some(old) = old.filter(|old| !is_deleted(old.stage)) else {
         // RFC 7296 2.25: with protocol and SPI of the REKEY_SA notification.
-        return Err(Refused {
+        return Err(RefusedRequest {
             about: Some((protocol, spi.to_vec())),
-            ..Refused::new(
+            ..RefusedRequest::new(
                 NotifyType::ChildSaNotFound,
                 "the pair to be rekeyed is not there",
             )
@@ -133,7 +136,7 @@ fn replaced(sa: &mut IkeSa, asked: &read::Negotiation<'_, '_>) -> Result<Option<
     let is_answered = sa.creating.answers.iter().any(|answer| answer.replaces(id));
     if is_closing || is_answered || stage == PairStage::Installing {
         let why = "the pair to be rekeyed is being deleted or replaced";
-        return Err(Refused::new(NotifyType::TemporaryFailure, why));
+        return Err(RefusedRequest::new(NotifyType::TemporaryFailure, why));
     }
     Ok(Some(id))
 }
@@ -156,7 +159,7 @@ pub(super) fn keys(
             sa,
             cx,
             id,
-            Refused::new(NotifyType::TemporaryFailure, "no keys"),
+            RefusedRequest::new(NotifyType::TemporaryFailure, "no keys"),
         ),
         Err(error) => refuse(sa, cx, id, of_work(&error)),
     }
@@ -176,7 +179,7 @@ fn install(
     let child = connection.and_then(|connection| connection.child(&pair.name).cloned());
     let Some(child) = child else {
         let why = "the child is not configured any more";
-        let refused = Refused::new(NotifyType::TsUnacceptable, why);
+        let refused = RefusedRequest::new(NotifyType::TsUnacceptable, why);
         return refuse(sa, cx, answer.message_id, refused);
     };
     let traffic = |selectors: &[_]| {
@@ -219,7 +222,7 @@ pub(super) fn installed(
     outcome: Result<(), String>,
 ) {
     if let Err(why) = outcome {
-        let refused = Refused::new(NotifyType::TemporaryFailure, why.clone());
+        let refused = RefusedRequest::new(NotifyType::TemporaryFailure, why.clone());
         refuse(sa, cx, answer.message_id, refused);
         return sa.remove_child(cx, id, RemoveReason::Failed, &why);
     }

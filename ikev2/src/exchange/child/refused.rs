@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Why a request is refused: the notification, and the reason for the story.
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     pub kind: NotifyType,
     /// Protocol and SPI of the child SA that is meant.
     pub about: Option<(Protocol, Vec<u8>)>,
@@ -19,7 +19,7 @@ pub(crate) struct Refused {
     pub why: String,
 }
 
-impl Refused {
+impl RefusedRequest {
     pub fn new(kind: NotifyType, why: impl Into<String>) -> Self {
         Self {
             kind,
@@ -39,7 +39,7 @@ impl Refused {
 }
 
 /// Answers by an error. The IKE SA stays.
-pub(crate) fn refuse(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, refused: Refused) {
+pub(crate) fn refuse(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, refused: RefusedRequest) {
     let kind = refused.kind;
     sa.step(
         cx,
@@ -64,10 +64,10 @@ pub(crate) fn refuse(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, refused: Ref
 }
 
 /// A public value that is refused is the peer's fault; all else passes.
-pub(crate) fn of_work(error: &WorkError) -> Refused {
+pub(crate) fn of_work(error: &WorkError) -> RefusedRequest {
     let kind = match error {
         WorkError::KeyExchange(_) => NotifyType::InvalidSyntax,
         _ => NotifyType::TemporaryFailure,
     };
-    Refused::new(kind, error.to_string())
+    RefusedRequest::new(kind, error.to_string())
 }

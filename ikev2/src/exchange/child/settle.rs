@@ -13,7 +13,7 @@ use crate::{
     endpoint::{Action, ChildId, Event},
     exchange::{
         Context,
-        collision::{self, Delete, Exchange},
+        collision::{self, Deletion, Exchange},
     },
     ike_sa::{IkeSa, Task, child_state::ChildState},
 };
@@ -56,7 +56,7 @@ pub(super) fn settle(sa: &mut IkeSa, cx: &mut Context<'_>, old: ChildId) {
                 "both sides have rekeyed the same child SA: the nonces decide",
             );
             match (verdict.keep, verdict.delete) {
-                (Exchange::Own, Delete::Old) => move_and_delete(sa, cx, old, own.id),
+                (Exchange::Own, Deletion::Old) => move_and_delete(sa, cx, old, own.id),
                 _ => delete_own(sa, cx, own.id),
             }
         }

@@ -7,13 +7,13 @@ use crate::{
         child::{
             answer::is_busy,
             give_way, read,
-            refused::{Refused, of_work, refuse},
+            refused::{RefusedRequest, of_work, refuse},
         },
         collision::NoncePair,
     },
     ike_sa::{
         IkeSa, State,
-        answering::{Answer, Goal},
+        answering::{Answer, AnswerGoal as Goal},
     },
     keys::IkeSpis,
     message::{
@@ -30,14 +30,14 @@ pub(crate) fn request(
     cx: &mut Context<'_>,
     id: u32,
     asked: &read::Negotiation<'_, '_>,
-) -> Result<(), Refused> {
+) -> Result<(), RefusedRequest> {
     give_way(sa, cx);
     // RFC 7296 2.25.2: not while this side closes it, or has something of a child SA on its way. Where both sides rekey
     // it, the answer is the usual one.
     let is_ending = !matches!(sa.state, State::Established(_));
     if is_ending || is_busy(sa) || sa.creating.ike.is_in_progress() {
         let why = "child SAs are being made or deleted, or the IKE SA ends";
-        return Err(Refused::new(NotifyType::TemporaryFailure, why));
+        return Err(RefusedRequest::new(NotifyType::TemporaryFailure, why));
     }
     let chosen = agree(sa, asked)?;
     let proposals = asked.association.proposals.iter();
@@ -47,7 +47,7 @@ pub(crate) fn request(
         .find(|spi| *spi != [0; 8]);
     let (Some(peers_spi), Some(exchange)) = (peers_spi, asked.key_exchange) else {
         let why = "the SPI or the key exchange is missing";
-        return Err(Refused::new(NotifyType::InvalidSyntax, why));
+        return Err(RefusedRequest::new(NotifyType::InvalidSyntax, why));
     };
     let own_spi = fresh_spi(cx);
     let nonces = (
@@ -79,10 +79,10 @@ pub(crate) fn request(
     Ok(())
 }
 
-fn agree(sa: &IkeSa, asked: &read::Negotiation<'_, '_>) -> Result<Chosen, Refused> {
+fn agree(sa: &IkeSa, asked: &read::Negotiation<'_, '_>) -> Result<Chosen, RefusedRequest> {
     let Some(connection) = &sa.connection else {
         let why = "no connection is known yet";
-        return Err(Refused::new(NotifyType::TemporaryFailure, why));
+        return Err(RefusedRequest::new(NotifyType::TemporaryFailure, why));
     };
     let offered = match asked.key_exchange {
         Some(exchange) => KeyExchangeOffered::Payload(exchange.group),
@@ -90,8 +90,11 @@ fn agree(sa: &IkeSa, asked: &read::Negotiation<'_, '_>) -> Result<Chosen, Refuse
     };
     match choose(&asked.association.proposals, &connection.ike, offered) {
         Ok(Outcome::Chosen(chosen)) => Ok(chosen),
-        Ok(Outcome::OtherGroup(group)) => Err(Refused::other_group(group)),
-        Err(why) => Err(Refused::new(NotifyType::NoProposalChosen, why.to_string())),
+        Ok(Outcome::OtherGroup(group)) => Err(RefusedRequest::other_group(group)),
+        Err(why) => Err(RefusedRequest::new(
+            NotifyType::NoProposalChosen,
+            why.to_string(),
+        )),
     }
 }
 
@@ -106,7 +109,7 @@ pub(crate) fn keys(
     match result {
         Ok(Output::IkeKeys(parts)) => complete(sa, cx, &answer, &parts),
         Ok(_) => {
-            let refused = Refused::new(NotifyType::TemporaryFailure, "no keys");
+            let refused = RefusedRequest::new(NotifyType::TemporaryFailure, "no keys");
             refuse(sa, cx, id, refused);
         }
         Err(error) => refuse(sa, cx, id, of_work(&error)),
@@ -125,7 +128,7 @@ fn complete(sa: &mut IkeSa, cx: &mut Context<'_>, answer: &Answer, parts: &IkeKe
     };
     let new = replacement(sa, cx, (spis, false), answer.chosen.clone(), parts);
     let Some(new) = new else {
-        let refused = Refused::new(NotifyType::NoProposalChosen, "the keys do not fit");
+        let refused = RefusedRequest::new(NotifyType::NoProposalChosen, "the keys do not fit");
         return refuse(sa, cx, answer.message_id, refused);
     };
     let association = SecurityAssociation {
