@@ -57,7 +57,7 @@ pub(crate) struct Successor {
     pub nonces: NoncePair,
 }
 
-/// A pair that was negotiated: what [`IkeSa::install`] needs besides the configuration.
+/// A pair that was negotiated: what `IkeSa::install` needs besides the configuration.
 pub(crate) struct Negotiated {
     pub inbound_spi: u32,
     pub outbound_spi: u32,
