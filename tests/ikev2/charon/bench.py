@@ -125,9 +125,10 @@ class Bench:
         opened, sealed = (after - old for after, old in zip(self.carried(), before))
         outcome[f"counted{suffix}"] = (None if min(opened, sealed) >= 2 * COUNT else
                                        f"charon opened {opened} and sealed {sealed}, not {2 * COUNT}")
+        # Several packets may be one frame here, before a card cuts it; charon's are single.
         clear, protected = self.in_clear(), [frame for frame in self.tap.frames if Esp.find(frame)]
         outcome[f"wire{suffix}"] = (f"{len(clear)} frames in clear" if clear else
-                                    None if len(protected) >= 4 * COUNT else f"{len(protected)} ESP packets on the wire")
+                                    None if len(protected) >= 2 * COUNT else f"{len(protected)} ESP packets on the wire")
 
     def check_suites(self, case):
         ikes = self.right.associations()
