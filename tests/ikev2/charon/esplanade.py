@@ -74,7 +74,7 @@ class Esplanade:
 
     def start(self):
         argv = [program(), "run", "--config", f"{self.folder}/esplanade.toml", "--control", self.control,
-                *keeping(self.folder), "--no-privilege-drop"]
+                *keeping(self.folder)]
         with open(self.log, "a") as log:
             self.process = self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + READY_LIMIT
