@@ -2,7 +2,7 @@
 
 use super::{Action, ChildUse, Endpoint, Event, Timer, Use};
 use crate::{
-    connection::{Connection, Traffic},
+    connection::{Connection, Start, Traffic},
     exchange::{self, Context, init::initiator},
     groups::Random,
     ike_sa::{Ending, State, Task, Wanted},
@@ -171,6 +171,11 @@ impl Endpoint {
             return;
         }
         let Some(own) = record.up.first().copied() else {
+            // Taken down by command, or up by command alone: no packet changes that.
+            let waits = record.connection.start == Start::Wait && !record.is_wanted;
+            if record.is_blocked || waits {
+                return;
+            }
             // After a failure the pause is kept: packets come more often than that.
             let is_early = record.next_at.is_some_and(|at| at > now);
             let wanted = Wanted {

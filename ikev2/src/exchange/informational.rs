@@ -2,6 +2,7 @@
 
 use super::{Context, child, rekey};
 use crate::{
+    endpoint::RemoveReason,
     ike_sa::{About, Current, Ending, IkeSa, State, Task},
     message::{
         Body, ExchangeType, Payload,
@@ -33,6 +34,11 @@ pub(crate) fn send_close(sa: &mut IkeSa, cx: &mut Context<'_>, ending: Ending) {
     let delete = Body::Delete(Delete::IKE_SA).into();
     if !sa.request(cx, EXCHANGE, &[delete]) {
         return;
+    }
+    // The peer may never answer: nothing is sent or taken by the children from here on.
+    let children: Vec<_> = sa.children.iter().map(|child| child.id).collect();
+    for child in children {
+        sa.remove_child(cx, child, RemoveReason::Deleted, "the IKE SA is deleted");
     }
     sa.current = Some(Current::Informational(About::Close(ending)));
     sa.state = match std::mem::replace(&mut sa.state, State::Gone) {

@@ -26,6 +26,20 @@ fn a_connection_that_is_taken_down_is_down_on_both_sides_and_nothing_is_left() {
 }
 
 #[test]
+fn a_connection_that_is_taken_down_carries_nothing_though_the_peer_never_answers() {
+    let mut pair = up();
+    pair.left.give(Input::Down { connection: "peer" }, pair.now);
+    assert!(pair.left.installed.is_empty());
+    let until = pair.now + Duration::from_secs(70);
+    pair.run_until(until, &mut |_| None);
+    assert!(pair.left.endpoint.sas.is_empty());
+    assert!(matches!(
+        pair.left.reports(pair.now)[0].state,
+        PeerState::Down { next_in: None, .. }
+    ));
+}
+
+#[test]
 fn a_connection_that_the_peer_takes_down_stays_down_until_the_peer_lets_it_up_again() {
     let mut pair = up();
     pair.right
