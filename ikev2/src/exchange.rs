@@ -89,7 +89,11 @@ pub(crate) fn response(
         (Some(Current::Create(attempt)), ExchangeType::CREATE_CHILD_SA) => {
             child::response(sa, cx, attempt, payloads);
         }
-        _ => sa.fail(cx, "the peer answered by a message of another exchange"),
+        (current, _) => {
+            // Its private value is forgotten with the IKE SA.
+            sa.current = current;
+            sa.fail(cx, "the peer answered by a message of another exchange");
+        }
     }
 }
 

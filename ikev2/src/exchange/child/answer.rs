@@ -35,15 +35,18 @@ pub(super) fn child(
     id: u32,
     asked: &read::Negotiation<'_, '_>,
 ) -> Result<(), RefusedRequest> {
-    let replaces = replaced(sa, asked)?;
-    if replaces.is_some_and(|old| is_rekeying(sa, old)) || rekey::is_asking(sa) {
+    if rekey::is_asking(sa) {
         give_way(sa, cx);
     }
-    // RFC 7296 2.25.2: not while the IKE SA is rekeyed or ends.
+    // RFC 7296 2.25.2: not while the IKE SA is rekeyed or ends. A new one has its children when both ends have decided.
     let is_ending = !matches!(sa.state, State::Established(_));
     if is_ending || rekey::is_asking(sa) || sa.creating.ike.is_in_progress() {
         let why = "the IKE SA is being replaced or deleted";
         return Err(RefusedRequest::new(NotifyType::TemporaryFailure, why));
+    }
+    let replaces = replaced(sa, asked)?;
+    if replaces.is_some_and(|old| is_rekeying(sa, old)) {
+        give_way(sa, cx);
     }
     if sa.children.len() + sa.creating.answers.len() >= MAX_CHILD_PAIRS {
         let why = format!("there are {MAX_CHILD_PAIRS} pairs already");
