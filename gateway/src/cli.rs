@@ -31,7 +31,8 @@ const EXAMPLES: &str = "\
 Examples:
   esplanade init                         write a configuration with one tunnel
   esplanade config check                 explain it and its mistakes
-  esplanade run --setkey tunnel.conf     run a gateway in the foreground
+  esplanade run --config office.toml     run a gateway that negotiates its keys (IKEv2)
+  esplanade run --setkey tunnel.conf     run a gateway with keys set by hand
   esplanade reload                       apply the changes in its file
   esplanade restart --setkey tunnel.conf replace its process, keep the tunnels
   esplanade rekey                        install new keys without packet loss
@@ -71,7 +72,13 @@ enum Command {
     /// Show why packets were dropped, with a hint for each reason
     #[command(after_help = "Example:\n  esplanade drops --json | jq '.reasons.\"bad-icv\"'")]
     Drops(ask::Asking),
-    /// Stop the gateway and remove its rules
+    /// Bring a peer of the configuration up
+    #[command(after_help = ask::UP_EXAMPLES)]
+    Up(ask::PeerArguments),
+    /// Show the last negotiation with a peer, step by step
+    #[command(after_help = ask::WHY_EXAMPLES)]
+    Why(ask::PeerArguments),
+    /// Stop the gateway and remove its rules, or take one peer down
     #[command(after_help = ask::DOWN_EXAMPLES)]
     Down(ask::Down),
     /// Print events as they occur, until interrupted
@@ -137,6 +144,8 @@ pub fn main() -> ExitCode {
         Command::Rekey(rekey) => ask::rekey(rekey),
         Command::Status(asking) => ask::status(asking.socket.control, asking.json),
         Command::Drops(asking) => ask::drops(asking.socket.control, asking.json),
+        Command::Up(peer) => ask::up(peer),
+        Command::Why(peer) => ask::why(peer),
         Command::Down(down) => ask::down(down),
         Command::Events(asking) => ask::events(asking.socket.control, asking.json),
         Command::Explain(explain) => ask::explain(explain),

@@ -28,8 +28,7 @@ mod table;
 mod together;
 mod units;
 
-pub(crate) use checked::Config;
-use checked::ConfiguredPeer;
+pub(crate) use checked::{Config, ConfiguredPeer, Credential, Mode};
 pub(crate) use difference::difference;
 use gateway_options::GatewayOptions;
 pub(crate) use network::network;

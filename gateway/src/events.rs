@@ -1,5 +1,7 @@
 //! Events of associations and policies, sent to every client that listens (`esplanade events`).
 
+mod peers;
+
 use ipsec::policy::{Direction, Policy, Prefix, Selector, Upper};
 use ipsec::sa::{Protocol, SaConfig, SaId};
 use serde::{Deserialize, Serialize};
@@ -82,6 +84,86 @@ pub(crate) enum What {
         peer: IpAddr,
         /// Which step, as text.
         step: String,
+    },
+    /// An IKE SA with a peer is up.
+    PeerUp {
+        /// The peer's name.
+        name: String,
+        /// The identity that it has proven.
+        identity: String,
+        /// Its address and port.
+        remote: SocketAddr,
+        /// The algorithms of the IKE SA.
+        suite: String,
+        /// How it has proven its identity.
+        proof: String,
+    },
+    /// An IKE SA with a peer has gone.
+    PeerDown {
+        /// The peer's name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// An attempt to reach a peer has failed.
+    PeerFailed {
+        /// The peer's name.
+        name: String,
+        /// The address.
+        remote: SocketAddr,
+        /// Why.
+        reason: String,
+        /// Seconds until the next attempt, if there is one.
+        next_attempt_seconds: Option<u64>,
+    },
+    /// The request of a stranger was refused.
+    PeerRefused {
+        /// From where.
+        from: SocketAddr,
+        /// The peer's name, if it could be found.
+        name: Option<String>,
+        /// Why.
+        reason: String,
+    },
+    /// A pair of child SAs is up.
+    ChildUp {
+        /// The peer's name.
+        name: String,
+        /// The child's name.
+        child: String,
+        /// The algorithms.
+        suite: String,
+    },
+    /// A pair of child SAs has gone.
+    ChildDown {
+        /// The peer's name.
+        name: String,
+        /// The child's name.
+        child: String,
+        /// Why.
+        reason: String,
+    },
+    /// A pair of child SAs has replaced another, or with no child named, an IKE SA another.
+    Rekeyed {
+        /// The peer's name.
+        name: String,
+        /// The child's name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        child: Option<String>,
+    },
+    /// A peer sends from another address.
+    PeerMoved {
+        /// The peer's name.
+        name: String,
+        /// Where it was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
+    /// The processes of IKE have ended.
+    IkeLost {
+        /// Why, and what happens next.
+        reason: String,
     },
     /// The gateway is stopping.
     Stopping,
@@ -267,6 +349,15 @@ impl fmt::Display for What {
             }
             Self::Missing { what } => write!(f, "missing and not restored: {what}"),
             Self::Rekey { peer, step } => write!(f, "rekey with {peer}: {step}"),
+            Self::PeerUp { .. }
+            | Self::PeerDown { .. }
+            | Self::PeerFailed { .. }
+            | Self::PeerRefused { .. }
+            | Self::ChildUp { .. }
+            | Self::ChildDown { .. }
+            | Self::Rekeyed { .. }
+            | Self::PeerMoved { .. }
+            | Self::IkeLost { .. } => self.of_peers(f),
             Self::Stopping => f.write_str("the gateway stops"),
         }
     }

@@ -19,12 +19,9 @@ mod channel;
 mod ike_process;
 mod inherited;
 mod key_process;
-// What the main process has of it: `run` starts the processes once its configuration has peers.
-#[cfg_attr(not(test), expect(dead_code, reason = "`run --config` is being built"))]
 mod link;
 pub(crate) mod message;
 mod pool;
-#[expect(dead_code, reason = "`run --config` is being built")]
 mod processes;
 mod starter;
 #[cfg(test)]
@@ -33,4 +30,6 @@ mod tests;
 pub(crate) use ike_process::ike_process;
 pub(crate) use inherited::ProcessOptions;
 pub(crate) use key_process::key_process;
+pub(crate) use link::Link;
+pub(crate) use processes::{Processes, Setup};
 pub(crate) use starter::starter;

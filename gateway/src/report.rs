@@ -344,7 +344,8 @@ fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-fn suite_name(config: &SaConfig) -> String {
+/// Its algorithms, as setkey names them.
+pub(crate) fn suite_name(config: &SaConfig) -> String {
     let encryption = config.suite.encryption().map(|(row, _)| row.name);
     let integrity = config.suite.integrity().map(|(row, _)| row.name);
     let names: Vec<_> = encryption.into_iter().chain(integrity).collect();

@@ -15,6 +15,7 @@ mod devices;
 mod forward;
 mod host;
 mod icmp_validation;
+mod ike;
 mod interface;
 mod key_file;
 mod main_loop;
@@ -28,6 +29,7 @@ mod replace;
 mod senders;
 mod signals;
 mod sockets;
+mod source;
 mod user;
 mod warnings;
 
@@ -37,9 +39,11 @@ pub(crate) use options::{RESTART_EXAMPLES, RunOptions};
 pub(crate) use replace::restart;
 
 use crate::apply;
+use crate::config::{ConfiguredPeer, Mode};
 use crate::control::{self, Folder, Server, SetkeyText};
 use crate::failure::Failure;
 use crate::handover::Inheritance;
+use crate::ike::{Processes, Setup};
 use crate::memory;
 use crate::plane::OwnPlane;
 use crate::privileges;
@@ -51,35 +55,42 @@ use dataplane::pipeline::cpu_time;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
-use key_file::KeyFile;
+use ike::KeyExchange;
 use main_loop::Gateway;
+use source::Source;
 use std::path::PathBuf;
 use warnings::Warnings;
 
 /// Runs a gateway until a signal or `down` ends it.
 pub(crate) fn run(options: &RunOptions) -> Result<(), Failure> {
-    begin(options, prepare(options)?, Inheritance::default())
+    begin(prepare(options)?, Inheritance::default())
 }
 
 /// What is read and checked before anything is changed, and before another gateway is stopped.
 struct Prepared {
+    options: RunOptions,
+    peers: Option<Vec<ConfiguredPeer>>,
     site: Site,
     warnings: Warnings,
     chosen: user::Chosen,
-    file: KeyFile,
+    file: Source,
     text: SetkeyText,
 }
 
-fn prepare(options: &RunOptions) -> Result<Prepared, Failure> {
-    check(options)?;
+fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
+    let (options, config) = source::options(given)?;
+    check(&options)?;
     privileges::keep_keys_out_of_core_dumps();
     privileges::let_keys_be_locked();
     dataplane::io::set_malloc_threshold();
     cpu_time::cache_clock_ticks();
-    let site = site(options)?;
+    let site = site(&options)?;
     let warnings = Warnings::default();
-    let chosen = user::choose(options)?;
-    let file = KeyFile::new(&options.setkey, &chosen.user)?;
+    for warning in config.iter().flat_map(|config| &config.warnings) {
+        eprint!("{warning}");
+    }
+    let chosen = user::choose(&options)?;
+    let file = Source::new(&options, config.as_ref(), &chosen.user)?;
     let text = memory::with_keys(|| {
         let text = file.read(&warnings.warn())?;
         // Mistakes in the file are reported before anything is changed.
@@ -87,6 +98,8 @@ fn prepare(options: &RunOptions) -> Result<Prepared, Failure> {
         Ok(text)
     })?;
     Ok(Prepared {
+        options,
+        peers: config.map(|config| config.peers),
         site,
         warnings,
         chosen,
@@ -95,18 +108,17 @@ fn prepare(options: &RunOptions) -> Result<Prepared, Failure> {
     })
 }
 
-fn begin(
-    options: &RunOptions,
-    prepared: Prepared,
-    inheritance: Inheritance,
-) -> Result<(), Failure> {
+fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
     let Prepared {
+        options,
+        peers,
         site,
         warnings,
         chosen,
         file,
         text,
     } = prepared;
+    let options = &options;
     let control = control::path(options.control.clone());
     let folder = Folder::make_as(&control, chosen.new_owner()).map_err(Failure::new)?;
     let server = Server::bind(folder).map_err(Failure::new)?;
@@ -117,6 +129,7 @@ fn begin(
     let signals = signals::Signals::block().map_err(Failure::new)?;
     native::Native::check(options)?;
     let outside = outer_network::OuterNetwork::of(options, &warnings.warn())?;
+    let ike = key_exchange(options, &site, &outside, peers, &warnings)?;
     let numbers = state::open(
         &state::Wanted {
             folder: state_folder(options).as_deref(),
@@ -155,8 +168,40 @@ fn begin(
     let gateway = Gateway::new(plane, server, signals, file, options, record, warnings);
     gateway
         .map_err(Failure::new)?
+        .exchange_keys(ike)
         .start(text, is_first)?
         .serve()
+}
+
+/// Opens the sockets of IKE, if there are peers.
+fn key_exchange(
+    options: &RunOptions,
+    site: &Site,
+    outside: &outer_network::OuterNetwork,
+    peers: Option<Vec<ConfiguredPeer>>,
+    warnings: &Warnings,
+) -> Result<Option<KeyExchange>, Failure> {
+    let Some(peers) = peers.filter(|peers| !peers.is_empty()) else {
+        return Ok(None);
+    };
+    for peer in &peers {
+        if let Mode::Route { device } = &peer.mode {
+            (warnings.warn())(&format!(
+                "peer {}: there is no device {device} yet: policies lead its traffic through {}, as with `mode = \"policy\"`",
+                peer.connection.name,
+                site.name()
+            ));
+        }
+    }
+    let processes = Processes::prepare(Setup {
+        mark: site.outside_mark(),
+        opener: outside.opener.clone(),
+        device: outside.device.as_ref().map(|(name, _)| name.clone()),
+        coalesces: !options.no_offloads,
+        no_privilege_drop: options.no_privilege_drop,
+        warn: &warnings.warn(),
+    })?;
+    Ok(Some(KeyExchange::new(processes, peers)))
 }
 
 /// Threads that never sleep at real-time priority would starve all others.

@@ -1,7 +1,10 @@
 //! The status of a gateway: plain data for `--json`, and tables for people. Never a key.
 
 mod drops;
+mod peers;
 mod table;
+
+pub(crate) use peers::{ChildStatus, IkeSaStatus, PeerStatus};
 
 use crate::events::SaName;
 use serde::{Deserialize, Serialize};
@@ -70,6 +73,12 @@ pub(crate) struct Status {
     /// Devices of associations with one of their own.
     #[serde(default)]
     pub interfaces: Vec<InterfaceStatus>,
+    /// The peers of IKE.
+    #[serde(default)]
+    pub peers: Vec<PeerStatus>,
+    /// The processes of IKE; none without a configuration that has peers.
+    #[serde(default)]
+    pub ike: Option<IkeStatus>,
     /// The rekey under way, if any.
     #[serde(default)]
     pub rekey: Option<RekeyStatus>,
@@ -99,6 +108,18 @@ pub(crate) struct Status {
     pub peak_memory_bytes: u64,
     /// Warnings.
     pub warnings: Vec<String>,
+}
+
+/// The processes of IKE.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct IkeStatus {
+    /// Whether they run.
+    pub runs: bool,
+    /// How often they were started.
+    pub starts: u64,
+    /// What is wrong with them.
+    #[serde(default)]
+    pub trouble: Option<String>,
 }
 
 /// A rekey under way.

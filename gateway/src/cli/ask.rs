@@ -1,6 +1,7 @@
 //! Requests to a running gateway, and its answers on standard output.
 
 mod down;
+mod peer;
 mod rekey;
 
 use crate::argument::protocol;
@@ -12,6 +13,7 @@ use crate::setkey_cli;
 use clap::Args;
 pub(super) use down::{DOWN_EXAMPLES, Down, down};
 use ipsec::setkey::local_time;
+pub(super) use peer::{PeerArguments, UP_EXAMPLES, WHY_EXAMPLES, up, why};
 pub(super) use rekey::{REKEY_EXAMPLES, RekeyArguments, rekey};
 use serde::Serialize;
 use std::io::{self, Write};

@@ -25,6 +25,19 @@ pub(crate) enum Request {
     Events,
     /// Which policy and association a packet would meet.
     Explain(Explain),
+    /// Bring this peer up.
+    UpPeer(String),
+    /// Take this peer down; its networks stay closed.
+    DownPeer(String),
+    /// Negotiate new keys with this peer.
+    RekeyPeer {
+        /// Its name.
+        name: String,
+        /// For the IKE SA instead of its child SAs.
+        ike: bool,
+    },
+    /// The last negotiation with this peer, step by step.
+    Why(String),
     /// Stop, and take away the rules that outlive a gateway.
     Down,
     /// Stop; the rules stay.

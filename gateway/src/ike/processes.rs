@@ -32,18 +32,15 @@ pub(crate) struct Setup<'a> {
     pub device: Option<String>,
     /// Whether the data plane's socket on port 4500 uses GRO.
     pub coalesces: bool,
-    /// The sockets of the gateway that this one replaces.
-    pub inherited: Vec<OwnedFd>,
     /// Whether the processes are restricted to their system calls.
     pub no_privilege_drop: bool,
     /// Receives what works less well than it should.
     pub warn: &'a Warn,
 }
 
-/// The sockets, and the process that starts the others.
+/// The process that starts the others, and keeps their sockets.
 pub(crate) struct Processes {
     starter: UnixStream,
-    sockets: Vec<OwnedFd>,
 }
 
 impl Processes {
@@ -52,10 +49,7 @@ impl Processes {
         let options = ProcessOptions {
             no_privilege_drop: setup.no_privilege_drop,
         };
-        let sockets = match setup.inherited.is_empty() {
-            true => open(&setup)?,
-            false => setup.inherited,
-        };
+        let sockets = open(&setup)?;
         let begin = || -> io::Result<UnixStream> {
             let (starter, theirs) = UnixStream::pair()?;
             // It ends with this process; nothing waits for it.
@@ -69,7 +63,7 @@ impl Processes {
                 "cannot start the processes of key exchange: {error}"
             ))
         })?;
-        Ok(Self { starter, sockets })
+        Ok(Self { starter })
     }
 
     /// Starts the ike process and the key process, and ends those that were started before.
@@ -79,11 +73,6 @@ impl Processes {
         let [ike, keys] = <[OwnedFd; 2]>::try_from(ends)
             .map_err(|_| io::Error::other("the processes of key exchange did not start"))?;
         Link::new(ike.into(), keys.into())
-    }
-
-    /// The sockets, for the gateway that replaces this one.
-    pub(crate) fn hand_over(&self) -> io::Result<Vec<OwnedFd>> {
-        self.sockets.iter().map(OwnedFd::try_clone).collect()
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct Host {
     random: IvSource,
     engine: Option<DataPlane>,
     options: dataplane::Options,
+    /// Whether IKE negotiates keys.
+    exchanges_keys: bool,
     warn: Warn,
 }
 
@@ -96,8 +98,15 @@ impl Host {
                 .map_err(|error| Failure::new(format!("no random numbers: {error}")))?,
             engine: None,
             options: engine_options,
+            exchanges_keys: false,
             warn: Arc::clone(warn),
         })
+    }
+
+    /// Whether IKE negotiates keys, whose messages then pass the barriers.
+    pub(super) fn exchange_keys(&mut self, yes: bool) {
+        self.exchanges_keys = yes;
+        self.sockets.beside_ike = yes;
     }
 
     /// The kernel's tables.

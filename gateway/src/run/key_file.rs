@@ -47,11 +47,6 @@ impl KeyFile {
         })
     }
 
-    /// The user of the gateway that reads it.
-    pub(super) fn user(&self) -> &User {
-        &self.user
-    }
-
     /// Keeps its folder accessible.
     pub(super) fn stay_readable(&self, places: &mut AllowedFiles) -> io::Result<()> {
         places.read_files_in(self.folder.as_fd())

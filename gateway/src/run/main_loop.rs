@@ -4,20 +4,23 @@
 mod answers;
 mod changes;
 mod compare;
+mod ike;
 mod leave;
 mod rekey;
+mod requests;
 mod watch;
 
 use super::host::Host;
+use super::ike::KeyExchange;
 use super::interface;
-use super::key_file::KeyFile;
 use super::options::RunOptions;
 use super::rates::Rate;
 use super::removals::Removals;
 use super::signals::{Signal, Signals};
+use super::source::Source;
 use super::warnings::Warnings;
 use crate::apply;
-use crate::control::{Answer, ClientId, Request, Server, SetkeyText};
+use crate::control::{Answer, ClientId, Server, SetkeyText};
 use crate::events::{Event, What};
 use crate::failure::Failure;
 use crate::handover::PassedDescriptors;
@@ -50,7 +53,7 @@ pub(super) struct Gateway {
     plane: OwnPlane<Host>,
     server: Server,
     signals: Signals,
-    file: KeyFile,
+    file: Source,
     options: RunOptions,
     record: Record,
     warnings: Warnings,
@@ -70,6 +73,7 @@ pub(super) struct Gateway {
     monitor: Monitor,
     removals: Removals,
     rekey: Option<RekeyProgress>,
+    ike: Option<KeyExchange>,
     /// Whether another process replaces this one.
     is_replaced: bool,
     /// Whether addresses of this host have changed since they were last read.
@@ -91,7 +95,7 @@ impl Gateway {
         mut plane: OwnPlane<Host>,
         server: Server,
         signals: Signals,
-        file: KeyFile,
+        file: Source,
         options: &RunOptions,
         record: Record,
         warnings: Warnings,
@@ -121,9 +125,17 @@ impl Gateway {
             monitor,
             removals: Removals::default(),
             rekey: None,
+            ike: None,
             is_replaced: false,
             addresses_changed: false,
         })
+    }
+
+    /// Negotiates keys with peers.
+    pub(super) fn exchange_keys(mut self, ike: Option<KeyExchange>) -> Self {
+        self.plane.kernel().exchange_keys(ike.is_some());
+        self.ike = ike;
+        self
     }
 
     /// Applies the file and starts the threads; a failure undoes what this start has changed. `is_first` unless an
@@ -165,6 +177,7 @@ impl Gateway {
         for warning in report::rivals(&Snapshot::default(), &self.snapshot()) {
             (self.warnings.warn())(&warning);
         }
+        memory::with_keys(|| self.close_peers())?;
         self.relax_rp_filter();
         let hook = self.hook();
         let published = self.plane.published();
@@ -179,6 +192,7 @@ impl Gateway {
     pub(super) fn serve(mut self) -> Result<(), Failure> {
         self.say_ready();
         self.warn_of_unlocked_keys();
+        self.start_ike();
         let (take_away, asked_by) = memory::with_keys(|| self.serve_until_the_end())?;
         self.finish(take_away, asked_by)
     }
@@ -187,13 +201,12 @@ impl Gateway {
     fn serve_until_the_end(&mut self) -> Result<(bool, Option<ClientId>), Failure> {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
         loop {
-            let next = self
-                .removals
-                .due()
-                .map_or(next_tick, |due| due.min(next_tick));
+            let due = self.removals.due().into_iter().chain(self.ike_due());
+            let next = due.chain([next_tick]).min().unwrap_or(next_tick);
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
+            others.extend(self.ike.as_ref().and_then(KeyExchange::descriptor));
             let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
                 Some(Signal::Stop(name)) => {
@@ -217,8 +230,10 @@ impl Gateway {
             if let Some(end) = end {
                 return Ok(end);
             }
+            self.hear_ike();
             self.handle_notices()?;
             self.handle_notifications();
+            self.look_at_ike();
             if Instant::now() >= next_tick {
                 next_tick += Duration::from_secs(1);
                 self.tick();
@@ -251,46 +266,6 @@ impl Gateway {
         );
         // Without a service manager there is nothing to notify.
         let _ = sd_notify::notify(&[NotifyState::Ready]);
-    }
-
-    fn serve_one(&mut self, id: ClientId, request: Request) -> Next {
-        let answer = match request {
-            Request::Setkey(text) => self.apply_text(&text),
-            Request::Reload(text) => self.reload(text),
-            Request::Rekey(request) => self.rekey(request),
-            Request::Status => Answer::Status(Box::new(self.status())),
-            Request::Drops => Answer::Drops(self.drops()),
-            Request::Explain(question) => Answer::Text(self.explain(&question)),
-            Request::Events => {
-                self.server.listen(id);
-                return Next::Wait;
-            }
-            Request::Down => {
-                return Next::Stop {
-                    take_away: true,
-                    asked_by: Some(id),
-                };
-            }
-            Request::Leave => match self.why_not_leave() {
-                Some(why) => Answer::Refused(why),
-                None => {
-                    println!("esplanade: replaced by another process, stopping");
-                    self.is_replaced = true;
-                    return Next::Stop {
-                        take_away: false,
-                        asked_by: Some(id),
-                    };
-                }
-            },
-            Request::Stop => {
-                return Next::Stop {
-                    take_away: self.options.fail_open,
-                    asked_by: Some(id),
-                };
-            }
-        };
-        self.server.answer(id, &answer);
-        Next::Wait
     }
 
     /// Relaxes strict reverse path checks on the devices to peers, once the tunnel's own outer addresses are protected.
@@ -335,6 +310,7 @@ impl Gateway {
     fn finish(mut self, take_away: bool, asked_by: Option<ClientId>) -> Result<(), Failure> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         self.report_event(What::Stopping);
+        self.stop_ike();
         self.plane.kernel().stop();
         self.plane.numbers().finish();
         let outcome = if take_away { self.take_away() } else { Ok(()) };

@@ -16,7 +16,10 @@ use std::sync::Arc;
 pub(crate) struct RunOptions {
     /// Associations and policies, in setkey syntax
     #[arg(long, value_name = "FILE")]
-    pub setkey: PathBuf,
+    pub setkey: Option<PathBuf>,
+    /// Peers whose keys are negotiated (IKEv2), and all options of this command by the same names, in TOML
+    #[arg(long, value_name = "FILE", conflicts_with = "setkey")]
+    pub config: Option<PathBuf>,
     /// TUN device; gateways on one host need different names
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
     pub tun: String,
@@ -102,6 +105,7 @@ pub(crate) struct RunOptions {
 
 const EXAMPLES: &str = "\
 Examples:
+  esplanade run --config /etc/esplanade/esplanade.toml
   esplanade run --setkey tunnel.conf
   esplanade run --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
   esplanade run --setkey tunnel.conf --forward eth1

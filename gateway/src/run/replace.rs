@@ -27,7 +27,8 @@ use std::path::Path;
 pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     let prepared = super::prepare(options)?;
     memory::with_keys(|| rehearse(&prepared))?;
-    Native::check(options)?;
+    let options = prepared.options.clone();
+    Native::check(&options)?;
     privileges::needed_for(options.priority)?;
     if options.no_state {
         return Err(kept(
@@ -45,7 +46,7 @@ pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     match left.map_err(Failure::new)? {
         (Answer::Left(passed), descriptors) => {
             let inheritance = Inheritance::of(passed, descriptors);
-            super::begin(options, prepared, inheritance)
+            super::begin(prepared, inheritance)
         }
         (Answer::Refused(why), _) => Err(kept(why)),
         _ => Err(kept("its answer is not valid")),

@@ -74,6 +74,7 @@ pub(super) struct Sockets {
     options: SocketOptions,
     zero_checksum: bool,
     trains: bool,
+    pub(super) beside_ike: bool,
     /// The result of the UDP GSO/GRO probe, by family, once it was needed.
     trials: BTreeMap<bool, UdpProbe>,
     sources: Adder<dyn PollableSource>,
@@ -111,6 +112,7 @@ impl Sockets {
             options: socket,
             zero_checksum: options.zero_checksum,
             trains: !options.no_offloads,
+            beside_ike: false,
             trials: BTreeMap::new(),
             sources: source.adder(),
             sinks: sink.adder(),
@@ -136,7 +138,9 @@ impl Sockets {
 
     /// How the socket of `need` is opened: the inherited one, or a new one. A duplicate of its descriptor is kept.
     fn options_for(&mut self, need: Need) -> SocketOptions {
-        let (inherited, held) = (self.inherited.remove(&need), Arc::clone(&self.held));
+        // Beside IKE the order of binding decides which socket gets what: a new one is bound.
+        let inherited = self.inherited.remove(&need).filter(|_| !self.beside_ike);
+        let held = Arc::clone(&self.held);
         let (inherited, opener) = (Mutex::new(inherited), self.options.opener.clone());
         let mut options = self.options.clone();
         options.opener = Some(Arc::new(move |family, kind, protocol| {
@@ -204,7 +208,7 @@ impl Sockets {
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
-                    beside_ike: false,
+                    beside_ike: self.beside_ike && port == 4500,
                     port,
                     zero_checksum: self.zero_checksum,
                     offloads: self.trial(v6).offloads(),

@@ -1,5 +1,6 @@
 //! The status as a table for people.
 
+use super::peers;
 use super::{BarrierStatus, LaneStatus, Restorations, SaStatus, Status, Traffic};
 use std::fmt::Write as _;
 
@@ -37,6 +38,10 @@ fn status(status: &Status) -> String {
         status.dropped,
         status.clear_dropped
     );
+    text += &peers::table(&status.peers);
+    if let Some(trouble) = status.ike.as_ref().and_then(|ike| ike.trouble.as_ref()) {
+        let _ = writeln!(text, "IKE: {trouble}");
+    }
     for interface in &status.interfaces {
         let state = if interface.leads_out {
             "has an outbound association"
@@ -200,7 +205,7 @@ fn associations(text: &mut String, associations: &[SaStatus]) {
     }
 }
 
-fn scaled(value: u64, unit: &str) -> String {
+pub(super) fn scaled(value: u64, unit: &str) -> String {
     let mut value = value as f64;
     for prefix in ["", "k", "M", "G", "T"] {
         if value < 1000.0 {
@@ -212,7 +217,7 @@ fn scaled(value: u64, unit: &str) -> String {
     format!("{value:.1} P{unit}")
 }
 
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),

@@ -17,6 +17,9 @@ use std::path::Path;
 /// Options of `esplanade down`.
 #[derive(Args)]
 pub(crate) struct Down {
+    /// Take only this peer down, until `up`, `reload` or a restart; its networks stay closed
+    #[arg(value_name = "NAME", conflicts_with = "force")]
+    name: Option<String>,
     #[command(flatten)]
     socket: Socket,
     /// Remove rules of the given device, table and mark from this network namespace even without a record of them
@@ -44,11 +47,15 @@ pub(crate) struct Down {
 pub(crate) const DOWN_EXAMPLES: &str = "\
 Examples:
   esplanade down
+  esplanade down office                  one peer of the configuration; the gateway goes on
   esplanade down --control /run/esplanade/branch.sock
   esplanade down --force --tun esp1      rules left by a gateway whose record is lost";
 
 /// Returns when the rules are gone and the process has ended, so that another can start at once.
 pub(crate) fn down(mut down: Down) -> Outcome {
+    if let Some(name) = down.name {
+        return super::peer::text(down.socket, &Request::DownPeer(name));
+    }
     let path = control::path(down.socket.control.take());
     match Client::connect(&path).and_then(|client| client.ask_to_end(&Request::Down)) {
         Ok(Answer::Done) => print("the gateway has stopped and its rules are gone\n"),

@@ -13,9 +13,13 @@ const DEFAULT_KEEP_SECONDS: u64 = 10;
 /// New keys, and how long to wait for what.
 #[derive(Args)]
 pub(crate) struct RekeyArguments {
-    /// File with the new keys and unchanged policies [default: the file that the gateway was started with]
-    #[arg(value_name = "FILE", conflicts_with = "abort")]
+    /// A peer of the configuration, or a file with the new keys and unchanged policies [default: the file that the
+    /// gateway was started with]
+    #[arg(value_name = "NAME|FILE", conflicts_with = "abort")]
     file: Option<PathBuf>,
+    /// Of a peer, the IKE SA instead of its child SAs
+    #[arg(long, requires = "file", conflicts_with_all = ["abort", "now", "wait"])]
+    ike: bool,
     /// Send with the new keys at once, because the peer has them already
     #[arg(long, conflicts_with_all = ["abort", "wait"])]
     now: bool,
@@ -36,6 +40,7 @@ pub(crate) const REKEY_EXAMPLES: &str = "\
 Examples:
   esplanade rekey                        on both sides, in any order, after the new keys are in their files
   esplanade rekey new.conf --keep 60
+  esplanade rekey office                 one peer of the configuration, by IKE
   esplanade rekey --abort                when the peer does not follow
 
 The file holds the new associations, with new SPIs, in place of the old ones, and the same policies.
@@ -44,6 +49,10 @@ until then each side sends one dummy packet per second. The old keys are deleted
 longer used. `esplanade status` shows the progress for each peer.";
 
 pub(crate) fn rekey(rekey: RekeyArguments) -> Outcome {
+    if let Some(name) = peer_name(&rekey) {
+        let ike = rekey.ike;
+        return super::peer::text(rekey.socket, &Request::RekeyPeer { name, ike });
+    }
     let text = rekey.file.as_deref().map(setkey_cli::text_of).transpose()?;
     let request = control::Rekey {
         text,
@@ -59,4 +68,12 @@ pub(crate) fn rekey(rekey: RekeyArguments) -> Outcome {
         }
         _ => Err(strange()),
     }
+}
+
+/// The name of a peer: what is not the path of a file that exists.
+fn peer_name(rekey: &RekeyArguments) -> Option<String> {
+    let word = rekey.file.as_deref()?;
+    let name = word.to_str().filter(|name| !name.contains('/'))?;
+    let is_file = word.is_file() && !rekey.ike;
+    (!is_file && !name.ends_with(".conf")).then(|| name.to_owned())
 }

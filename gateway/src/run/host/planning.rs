@@ -3,7 +3,7 @@
 use super::super::sockets;
 use super::Host;
 use crate::handover::Need;
-use crate::routes::plan::Plan;
+use crate::routes::plan::{IKE_PORTS, Plan};
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
 use ipsec::policy::{Action, Direction, Policy, Template};
@@ -20,8 +20,12 @@ impl Host {
             udp_ports: sockets::udp_ports(needs),
             has_direction_devices: self.devices.has_direction_devices(),
             senders: self.senders.clone(),
+            exchanges_keys: self.exchanges_keys,
             ..Plan::default()
         };
+        if self.exchanges_keys {
+            plan.udp_ports.extend(IKE_PORTS);
+        }
         let mut known = HashMap::new();
         for (policy, paths) in snapshot.outbound_paths() {
             let paths: Vec<_> = paths.filter(|path| !path.is_empty()).collect();

@@ -3,11 +3,13 @@
 use super::Gateway;
 use crate::apply;
 use crate::control::{Answer, SetkeyText};
+use crate::failure::Failure;
 use crate::memory;
 use crate::plane::{OwnPlane, Recorder};
 use crate::reload;
 use crate::report;
 use crate::run::host::Host;
+use crate::run::source::Content;
 use dataplane::clock::now;
 use ipsec::database::Snapshot;
 use zeroize::Zeroizing;
@@ -34,10 +36,10 @@ impl Gateway {
 
     /// Replaces the gateway's configuration by that of a text, or of its own file if none is given.
     pub(super) fn reload(&mut self, text: Option<SetkeyText>) -> Answer {
-        let text = match text {
-            Some(text) => text,
-            None => match self.file.read(&self.warnings.warn()) {
-                Ok(text) => text,
+        let (text, peers) = match text {
+            Some(text) => (text, None),
+            None => match self.read_again() {
+                Ok(Content { text, peers }) => (text, peers),
                 Err(why) => return Answer::Refused(why.to_string()),
             },
         };
@@ -47,13 +49,26 @@ impl Gateway {
                 // From now on the text defines the configuration: a rekey under way ends.
                 self.rekey = None;
                 warnings.extend(about(&rivals, &text));
+                let mut output = format!("{}: {changes}\n", text.name);
+                if let Some(peers) = peers {
+                    match self.reload_peers(peers) {
+                        Ok(difference) => output += &difference,
+                        Err(why) => return Answer::Refused(why),
+                    }
+                }
                 Answer::Setkey {
-                    output: Zeroizing::new(format!("{}: {changes}\n", text.name)),
+                    output: Zeroizing::new(output),
                     warnings,
                 }
             }
             Err(failure) => Answer::Refused(failure.to_string()),
         }
+    }
+
+    fn read_again(&mut self) -> Result<Content, Failure> {
+        let previous = self.ike.as_ref().map(|ike| &*ike.configured);
+        self.file
+            .read_again(previous.unwrap_or_default(), &self.warnings.warn())
     }
 
     /// SIGHUP: the answer is written to the log.

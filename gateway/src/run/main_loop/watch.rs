@@ -28,6 +28,7 @@ impl Gateway {
                     interface,
                     outline,
                 } => {
+                    self.acquire_peer(policy, &outline);
                     let wanted = (policy, interface);
                     let last = self.acquired.get(&wanted);
                     if last.is_none_or(|last| last.elapsed() >= ACQUIRE_INTERVAL) {
@@ -55,6 +56,8 @@ impl Gateway {
     pub(super) fn tick(&mut self) {
         self.ticks += 1;
         let (events, followed) = self.plane.tick();
+        self.report_limits(&events);
+        self.report_received();
         for (id, event) in events {
             let name = SaName::from(id);
             self.report_event(match event {

@@ -1,0 +1,25 @@
+//! What the main process does for the peers of IKE.
+//!
+//! ```text
+//!   configuration ──► closed policies ─────────────────────────────┐
+//!   ike process ──► child SA ──► selectors ──► policies            ├──► commands ──► plane
+//!                        └─────► associations ─────────────────────┘
+//!   events, reports ──► events, status, the story of a negotiation
+//! ```
+
+mod associations;
+mod events;
+mod key_exchange;
+mod networks;
+mod peers;
+mod policies;
+mod selectors;
+mod settings;
+mod status;
+mod story;
+
+pub(super) use events::what;
+pub(super) use key_exchange::{KeyExchange, Waiting, Wanted};
+pub(super) use peers::Change;
+pub(super) use status::peers as peers_status;
+pub(super) use story::text as story_text;

@@ -1,0 +1,227 @@
+//! The processes of IKE as the main process sees them: whether they run, what they were told, who waits for an answer.
+
+use super::peers::Peers;
+use super::settings::{configuration, secrets};
+use crate::config::ConfiguredPeer;
+use crate::control::ClientId;
+use crate::ike::message::{FromIke, ToIke};
+use crate::ike::{Link, Processes};
+use crate::status::IkeStatus;
+use ikev2::endpoint::ChildId;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// The pause before the processes are started again, doubled at each death that follows soon.
+const MIN_RESTART_PAUSE: Duration = Duration::from_millis(100);
+const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
+
+/// Processes that have run for so long have not died from what their predecessors died from.
+const STABLE_RUN_TIME: Duration = Duration::from_secs(60);
+
+/// How long orphaned associations still receive once a new pair has taken their place.
+const ORPHAN_RECEIVE_TIME: Duration = Duration::from_secs(5);
+
+/// How often the plane is asked for the first packet of a pair that waits for it.
+const FIRST_PACKET_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Everything about IKE that outlives its processes.
+pub(crate) struct KeyExchange {
+    /// What is closed and installed.
+    pub(crate) peers: Peers,
+    /// The configuration in force.
+    pub(crate) configured: Vec<ConfiguredPeer>,
+    /// Clients whose answer depends on what IKE reports.
+    pub(crate) waiting: Vec<Waiting>,
+    /// Inbound packets of each pair, as last reported to IKE.
+    pub(crate) received: HashMap<ChildId, u64>,
+    /// Orphaned pairs that a new one has replaced, and when they go.
+    pub(crate) leaving: Vec<(Instant, ChildId)>,
+    processes: Processes,
+    link: Option<Link>,
+    started: Instant,
+    restart_at: Option<Instant>,
+    pause: Duration,
+    starts: u64,
+    trouble: Option<String>,
+    token: u64,
+}
+
+/// A client that waits.
+pub(crate) struct Waiting {
+    /// Which.
+    pub(crate) client: ClientId,
+    /// For what.
+    pub(crate) wanted: Wanted,
+    /// Until when.
+    pub(crate) deadline: Instant,
+}
+
+/// What a client waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// The status, with the report of this token.
+    Status(u64),
+    /// The story of this token.
+    Why(u64),
+    /// That this peer is up.
+    Up(String),
+    /// That it is down.
+    Down(String),
+    /// That its child SAs, or its IKE SA, are rekeyed.
+    Rekey {
+        /// The peer.
+        name: String,
+        /// The IKE SA.
+        ike: bool,
+    },
+}
+
+impl KeyExchange {
+    /// Not started yet.
+    pub(crate) fn new(processes: Processes, configured: Vec<ConfiguredPeer>) -> Self {
+        Self {
+            peers: Peers::default(),
+            configured,
+            waiting: Vec::new(),
+            received: HashMap::new(),
+            leaving: Vec::new(),
+            processes,
+            link: None,
+            started: Instant::now(),
+            restart_at: None,
+            pause: MIN_RESTART_PAUSE,
+            starts: 0,
+            trouble: None,
+            token: 0,
+        }
+    }
+
+    /// Readable when the ike process has sent something.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.link.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the processes run.
+    pub(crate) fn runs(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// What the ike process has sent, if there is something. An error: the processes are gone.
+    pub(crate) fn receive(&mut self) -> io::Result<Option<FromIke>> {
+        match &mut self.link {
+            Some(link) => link.receive(),
+            None => Ok(None),
+        }
+    }
+
+    /// Starts them with the configuration in force.
+    pub(crate) fn start(&mut self) -> io::Result<()> {
+        self.starts += 1;
+        self.restart_at = None;
+        self.started = Instant::now();
+        match self.processes.start() {
+            Ok(link) => {
+                self.link = Some(link);
+                self.trouble = None;
+                self.configure();
+                Ok(())
+            }
+            Err(error) => {
+                self.lose(&format!("cannot be started: {error}"));
+                Err(error)
+            }
+        }
+    }
+
+    fn configure(&mut self) -> bool {
+        let configuration = configuration(&self.configured, self.starts);
+        match &mut self.link {
+            Some(link) => link.configure(configuration, secrets(&self.configured)),
+            None => true,
+        }
+    }
+
+    /// Gives a new configuration to running processes.
+    pub(crate) fn reconfigure(&mut self, configured: Vec<ConfiguredPeer>) -> bool {
+        self.configured = configured;
+        self.configure()
+    }
+
+    /// Sends a message, if they run.
+    pub(crate) fn send(&mut self, message: ToIke) -> bool {
+        self.link.as_mut().is_some_and(|link| link.send(message))
+    }
+
+    /// They have ended: child SAs carry on, and after a pause they are started again.
+    pub(crate) fn lose(&mut self, why: &str) {
+        self.link = None;
+        if self.started.elapsed() >= STABLE_RUN_TIME {
+            self.pause = MIN_RESTART_PAUSE;
+        }
+        self.restart_at = Some(Instant::now() + self.pause);
+        self.pause = (2 * self.pause).min(MAX_RESTART_PAUSE);
+        self.trouble = Some(format!(
+            "the key exchange processes are down ({why}): established tunnels carry on to the end of their lifetimes"
+        ));
+        self.peers.orphan();
+        self.received.clear();
+    }
+
+    /// Whether it is time to start them again.
+    pub(crate) fn must_restart(&self) -> bool {
+        self.restart_at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// When the main thread must look again.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let first_packet = self
+            .awaits_first_packet()
+            .then(|| Instant::now() + FIRST_PACKET_INTERVAL);
+        let waiting = self.waiting.iter().map(|waiting| waiting.deadline);
+        let leaving = self.leaving.iter().map(|(at, _)| *at);
+        let all = waiting
+            .chain(leaving)
+            .chain(self.restart_at)
+            .chain(first_packet);
+        all.min()
+    }
+
+    fn awaits_first_packet(&self) -> bool {
+        let standing_by = |id: &ChildId| !self.received.contains_key(id);
+        self.runs()
+            && self
+                .peers
+                .children()
+                .any(|(_, id, child)| child.associations.outbound.is_standby && standing_by(&id))
+    }
+
+    /// A new number for a question.
+    pub(crate) fn token(&mut self) -> u64 {
+        self.token += 1;
+        self.token
+    }
+
+    /// Has orphaned pairs go in a moment.
+    pub(crate) fn retire(&mut self, orphans: Vec<ChildId>) {
+        let at = Instant::now() + ORPHAN_RECEIVE_TIME;
+        self.leaving.extend(orphans.into_iter().map(|id| (at, id)));
+    }
+
+    /// Those that must go now.
+    pub(crate) fn take_leaving(&mut self) -> Vec<ChildId> {
+        let now = Instant::now();
+        let due = self.leaving.extract_if(.., |(at, _)| *at <= now);
+        due.map(|(_, id)| id).collect()
+    }
+
+    /// The processes, for `status`.
+    pub(crate) fn status(&self) -> IkeStatus {
+        IkeStatus {
+            runs: self.runs(),
+            starts: self.starts,
+            trouble: self.trouble.clone(),
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The peers of IKE in the databases: networks that are closed, child SAs that are installed, and the commands that lead
+//! from one to the other.
+//!
+//! ```text
+//!   configured networks ─┐
+//!                        ├──► the policies that a peer should have ──► difference ──► commands ──► plane
+//!   installed child SAs ─┘                                                              │
+//!                          associations to add, update, delete ─────────────────────────┘
+//! ```
+//!
+//! A [`Change`] is computed, applied by the plane, and only then taken over: a refused one leaves everything as it was.
+
+use super::associations::{Associations, protocol};
+use super::networks::{Child, Network, Peer, PolicyKey};
+use super::policies::{Protection, unspecified_like};
+use super::selectors::pairs;
+use ikev2::connection::{ChildMode, Connection};
+use ikev2::endpoint::{ChildId, ChildSa};
+use ipsec::command::Command;
+use ipsec::sa::{Mode, Reqid, SaConfig, SaId};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// The first number of those that tie associations of peers to their policies: above those that setkey files use.
+const FIRST_REQID: u32 = 1 << 30;
+
+/// All peers.
+#[derive(Default)]
+pub(crate) struct Peers {
+    all: BTreeMap<String, Peer>,
+    /// Of each configured child the number of its closed policies, which no association has: what was narrowed away stays
+    /// closed.
+    closed: BTreeMap<(String, String), Reqid>,
+    /// How many numbers are in use.
+    reqids: u32,
+    /// The child SA of each association.
+    by_association: HashMap<SaId, ChildId>,
+    /// The peer of each child SA.
+    by_child: HashMap<ChildId, String>,
+    /// The peer to which each policy belongs.
+    owners: HashMap<PolicyKey, String>,
+}
+
+/// What to apply, and what is true afterwards.
+pub(crate) struct Change {
+    /// For the plane, in this order.
+    pub commands: Vec<Command>,
+    name: String,
+    after: Peer,
+}
+
+impl Peers {
+    /// Closes the networks of a connection, new or changed; what overlaps exactly with those of another peer, or cannot
+    /// be a policy, is an error.
+    pub(crate) fn close(&mut self, connection: &Connection) -> Result<Change, String> {
+        let networks = connection.children.iter().map(|child| {
+            let reqid = self.closed_reqid(&connection.name, &child.name);
+            let offered = child.offers.first().map(|offer| offer.protocol());
+            let pairs = pairs(&child.local, &child.remote)?;
+            let closed = Protection {
+                protocol: protocol(offered.unwrap_or(ikev2::message::payload::Protocol::ESP))?,
+                mode: mode(child.mode),
+                ends: configured_ends(connection),
+                reqid,
+            };
+            Ok(Network { pairs, closed })
+        });
+        let networks: Result<Vec<_>, String> = networks.collect();
+        let before = self.peer(&connection.name);
+        let after = Peer {
+            networks: networks.map_err(|why| format!("peer {}: {why}", connection.name))?,
+            ..before
+        };
+        self.change(&connection.name, after, Vec::new(), Vec::new())
+    }
+
+    /// Removes the policies of peers that are not configured any more. Their child SAs go when IKE removes them.
+    pub(crate) fn open(&self, name: &str) -> Result<Change, String> {
+        let after = Peer {
+            networks: Vec::new(),
+            ..self.peer(name)
+        };
+        self.change(name, after, Vec::new(), Vec::new())
+    }
+
+    /// Installs a pair of child SAs.
+    pub(crate) fn install(&mut self, child: &ChildSa) -> Result<Change, String> {
+        let pairs = pairs(&child.local_traffic, &child.remote_traffic)?;
+        let mut after = self.peer(&child.connection);
+        let mut others = after.children.values();
+        // A pair that replaces another serves the same policies.
+        let alike = others.find(|other| {
+            let is_same = other.name == child.child && other.pairs == pairs;
+            is_same && other.protection.ends == (child.local, child.remote)
+        });
+        let known = alike.map(|other| other.protection.reqid);
+        let reqid = known.unwrap_or_else(|| self.next_reqid());
+        let associations = Associations::of(child, reqid)?;
+        let protection = Protection {
+            protocol: protocol(child.protocol)?,
+            mode: mode(child.mode),
+            ends: (child.local, child.remote),
+            reqid,
+        };
+        let add = [&associations.inbound, &associations.outbound].map(Arc::clone);
+        let installed = Child {
+            name: child.child.clone(),
+            identity: child.peer.clone(),
+            pairs,
+            associations,
+            replaces: child.replaces,
+            is_orphaned: false,
+            protection,
+        };
+        after.children.insert(child.id, installed);
+        // The peer can send before a policy leads into the tunnel.
+        let add = add.into_iter().map(Command::AddSa).collect();
+        self.change(&child.connection, after, add, Vec::new())
+    }
+
+    /// Moves the traffic of a child to this pair. The pairs that it replaced, or that replaced it, only receive.
+    pub(crate) fn use_outbound(&self, id: ChildId) -> Result<Change, String> {
+        let name = self.by_child.get(&id).ok_or("it is not installed")?;
+        let mut after = self.peer(name);
+        let replaced = after.children.get(&id).and_then(|child| child.replaces);
+        let mut commands = Vec::new();
+        for (other, child) in &mut after.children {
+            let is_relative = replaced == Some(*other) || child.replaces == Some(id);
+            let is_standby = *other != id;
+            let differs = child.associations.outbound.is_standby != is_standby;
+            if differs && (*other == id || is_relative) {
+                child.associations = child.associations.with_standby(is_standby);
+                let update = Command::UpdateSa(Arc::clone(&child.associations.outbound));
+                // First the one that carries on, so that there is always one.
+                let place = if is_standby { commands.len() } else { 0 };
+                commands.insert(place, update);
+            }
+        }
+        self.change(name, after, commands, Vec::new())
+    }
+
+    /// Removes these pairs, which belong to one peer. `exists`: whether the plane still has an association.
+    pub(crate) fn remove(
+        &self,
+        name: &str,
+        ids: &[ChildId],
+        exists: impl Fn(&SaId) -> bool,
+    ) -> Result<Change, String> {
+        let mut after = self.peer(name);
+        let gone = ids.iter().filter_map(|id| after.children.remove(id));
+        let gone = gone.flat_map(|child| [child.associations.outbound, child.associations.inbound]);
+        let delete = |config: Arc<SaConfig>| Command::DeleteSa {
+            id: config.id,
+            source: config.source,
+        };
+        let gone = gone
+            .filter(|config| exists(&config.id))
+            .map(delete)
+            .collect();
+        self.change(name, after, Vec::new(), gone)
+    }
+
+    /// Moves the associations of a peer to its new address, from which an authentic message has come. Those whose address
+    /// stays only get the new port. `numbers`: the highest sequence number so far, and when the association was added.
+    pub(crate) fn move_to(
+        &self,
+        name: &str,
+        ids: &[ChildId],
+        remote: SocketAddr,
+        numbers: impl Fn(&SaId) -> Option<u64>,
+    ) -> Result<Change, String> {
+        let mut after = self.peer(name);
+        let mut commands = Vec::new();
+        for id in ids {
+            let Some(child) = after.children.get_mut(id) else {
+                continue;
+            };
+            let old = child.associations.clone();
+            child.associations = old.moved_to(remote, &numbers);
+            child.protection.ends.1 = remote.ip();
+            for (old, new) in old.each().into_iter().zip(child.associations.each()) {
+                if (old.id, old.source) == (new.id, new.source) {
+                    commands.push(Command::UpdateSa(new));
+                } else {
+                    let (id, source) = (old.id, old.source);
+                    commands.extend([Command::DeleteSa { id, source }, Command::AddSa(new)]);
+                }
+            }
+        }
+        self.change(name, after, commands, Vec::new())
+    }
+
+    /// Takes over what the plane has applied.
+    pub(crate) fn take_over(&mut self, change: Change) {
+        let Change { name, after, .. } = change;
+        let before = self.peer(&name);
+        for key in before.policies.keys() {
+            self.owners.remove(key);
+        }
+        self.owners
+            .extend(after.policies.keys().map(|key| (*key, name.clone())));
+        for (id, child) in &before.children {
+            self.by_child.remove(id);
+            for config in child.associations.both() {
+                self.by_association.remove(&config.id);
+            }
+        }
+        for (id, child) in &after.children {
+            self.by_child.insert(*id, name.clone());
+            for config in child.associations.both() {
+                self.by_association.insert(config.id, *id);
+            }
+        }
+        if after.networks.is_empty() && after.children.is_empty() {
+            self.all.remove(&name);
+        } else {
+            self.all.insert(name, after);
+        }
+    }
+
+    /// Every installed pair, with the name of its peer.
+    pub(crate) fn children(&self) -> impl Iterator<Item = (&str, ChildId, &Child)> {
+        self.all.iter().flat_map(|(name, peer)| {
+            let each = peer.children.iter();
+            each.map(|(id, child)| (&**name, *id, child))
+        })
+    }
+
+    /// The peer of an installed pair.
+    pub(crate) fn peer_of(&self, id: ChildId) -> Option<&str> {
+        self.by_child.get(&id).map(String::as_str)
+    }
+
+    /// The pair to which an association belongs.
+    pub(crate) fn child_of(&self, id: &SaId) -> Option<ChildId> {
+        self.by_association.get(id).copied()
+    }
+
+    /// The peer and child whose closed policies have this number.
+    pub(crate) fn named(&self, reqid: Reqid) -> Option<(&str, &str)> {
+        let mut each = self.closed.iter();
+        let found = each.find(|(_, known)| **known == reqid);
+        found.map(|((peer, child), _)| (&**peer, &**child))
+    }
+
+    /// IKE has gone, and with it what it knew about every pair.
+    pub(crate) fn orphan(&mut self) {
+        let peers = self.all.values_mut();
+        for child in peers.flat_map(|peer| peer.children.values_mut()) {
+            child.is_orphaned = true;
+        }
+    }
+
+    /// The orphaned pairs that this new one replaces: of the same peer by its proven identity, and of the same child.
+    pub(crate) fn orphans_before(&self, child: &ChildSa) -> Vec<ChildId> {
+        let peer = self.all.get(&child.connection);
+        let children = peer.iter().flat_map(|peer| &peer.children);
+        let is_before = |(_, old): &(&ChildId, &Child)| {
+            old.is_orphaned && old.identity == child.peer && old.name == child.child
+        };
+        children.filter(is_before).map(|(id, _)| *id).collect()
+    }
+
+    fn peer(&self, name: &str) -> Peer {
+        self.all.get(name).cloned().unwrap_or_default()
+    }
+
+    fn closed_reqid(&mut self, connection: &str, child: &str) -> Reqid {
+        let key = (connection.to_owned(), child.to_owned());
+        match self.closed.get(&key) {
+            Some(known) => *known,
+            None => {
+                let next = self.next_reqid();
+                self.closed.insert(key, next);
+                next
+            }
+        }
+    }
+
+    fn next_reqid(&mut self) -> Reqid {
+        self.reqids = self.reqids.wrapping_add(1) % FIRST_REQID;
+        Reqid(FIRST_REQID + self.reqids)
+    }
+
+    /// `first`, then the policies, then `last`.
+    fn change(
+        &self,
+        name: &str,
+        mut after: Peer,
+        first: Vec<Command>,
+        last: Vec<Command>,
+    ) -> Result<Change, String> {
+        let wanted = after.wanted();
+        let taken = |key: &&PolicyKey| self.owners.get(*key).is_some_and(|owner| owner != name);
+        if let Some(key) = wanted.keys().find(taken) {
+            return Err(format!(
+                "peer {name}: {} belongs to peer {} already",
+                crate::events::selector_text(&key.0),
+                self.owners[key],
+            ));
+        }
+        let mut commands = first;
+        let mut news: Vec<_> = wanted
+            .iter()
+            .filter(|(key, policy)| after.policies.get(key) != Some(policy))
+            .map(|(_, policy)| policy)
+            .collect();
+        news.sort_by_key(|policy| crate::events::selector_text(&policy.selector));
+        commands.extend(news.into_iter().cloned().map(Command::UpdatePolicy));
+        let gone = after
+            .policies
+            .keys()
+            .filter(|key| !wanted.contains_key(key));
+        commands.extend(gone.map(|&(selector, direction)| Command::DeletePolicy {
+            selector,
+            direction,
+        }));
+        commands.extend(last);
+        after.policies = wanted;
+        Ok(Change {
+            commands,
+            name: name.to_owned(),
+            after,
+        })
+    }
+}
+
+fn mode(mode: ChildMode) -> Mode {
+    match mode {
+        ChildMode::Tunnel => Mode::Tunnel,
+        ChildMode::Transport => Mode::Transport,
+    }
+}
+
+/// The outer addresses as far as they are configured.
+fn configured_ends(connection: &Connection) -> (IpAddr, IpAddr) {
+    let unknown = unspecified_like(IpAddr::from([0; 4]));
+    match (connection.local.first(), connection.remote.first()) {
+        (Some(local), Some(remote)) => (*local, *remote),
+        (Some(local), None) => (*local, unspecified_like(*local)),
+        (None, Some(remote)) => (unspecified_like(*remote), *remote),
+        (None, None) => (unknown, unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests;

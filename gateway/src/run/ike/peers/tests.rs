@@ -1,0 +1,360 @@
+use super::*;
+use crate::plane::{Plane, Recorder};
+use ikev2::connection::{Child as Configured, ChildLifetime, LocalProof, RemoteProof, Traffic};
+use ikev2::endpoint::Outbound;
+use ikev2::identity::{Identity, Pattern};
+use ikev2::message::payload::{AddressRange, Protocol as IkeProtocol};
+use ipsec::algorithm::Encryption;
+use ipsec::command::{Answer, PolicyReport};
+use ipsec::database::{Decision, Snapshot};
+use ipsec::packet::Outline;
+use ipsec::policy::{Action, Level};
+use ipsec::suite::{Secret, Suite};
+
+fn range(first: &str, last: &str) -> Traffic {
+    Traffic::of(AddressRange::new(first.parse().unwrap(), last.parse().unwrap()).unwrap())
+}
+
+fn ours() -> Traffic {
+    range("10.1.0.0", "10.1.255.255")
+}
+
+fn theirs() -> Traffic {
+    range("10.2.0.0", "10.2.255.255")
+}
+
+fn connection(name: &str) -> Connection {
+    let identity = |text: &str| Identity::Fqdn(text.to_owned());
+    let mut connection = Connection::new(
+        name,
+        (identity("a.example.org"), LocalProof::SharedSecret(1)),
+        (
+            Pattern::Exactly(identity("b.example.org")),
+            RemoteProof::SharedSecret(1),
+        ),
+        true,
+    );
+    connection.local = vec!["192.0.2.1".parse().unwrap()];
+    connection.remote = vec!["192.0.2.2".parse().unwrap()];
+    connection.children = vec![Configured::new(name, vec![ours()], vec![theirs()], true)];
+    connection
+}
+
+fn suite(key: u8) -> Suite {
+    let key = Secret::new(vec![key; 20]);
+    let cipher = Encryption::named("aes-gcm-16").unwrap();
+    Suite::new(Some((cipher, key)), None, None).unwrap()
+}
+
+fn child(id: u64, connection: &str) -> ChildSa {
+    ChildSa {
+        id: ChildId(id),
+        connection: connection.to_owned(),
+        child: connection.to_owned(),
+        peer: "b.example.org".to_owned(),
+        protocol: IkeProtocol::ESP,
+        mode: ChildMode::Tunnel,
+        inbound_spi: 0x1000 + id as u32,
+        outbound_spi: 0x2000 + id as u32,
+        inbound: suite(1),
+        outbound: suite(2),
+        extended_sequence_numbers: true,
+        replay_window: 1024,
+        local: "192.0.2.1".parse().unwrap(),
+        remote: "192.0.2.2".parse().unwrap(),
+        encapsulation: Some((4500, 61000)),
+        local_traffic: vec![ours()],
+        remote_traffic: vec![theirs()],
+        lifetime: ChildLifetime::default(),
+        outbound_state: Outbound::Active,
+        replaces: None,
+    }
+}
+
+/// Peers over a recorder.
+#[derive(Default)]
+struct Host {
+    peers: Peers,
+    plane: Recorder,
+}
+
+impl Host {
+    fn apply(&mut self, change: Result<Change, String>) {
+        let change = change.unwrap();
+        self.plane.apply(&change.commands).unwrap();
+        self.peers.take_over(change);
+    }
+
+    fn close(&mut self, connection: &Connection) {
+        let change = self.peers.close(connection);
+        self.apply(change);
+    }
+
+    fn install(&mut self, child: &ChildSa) {
+        let change = self.peers.install(child);
+        self.apply(change);
+    }
+
+    fn use_outbound(&mut self, id: u64) {
+        let change = self.peers.use_outbound(ChildId(id));
+        self.apply(change);
+    }
+
+    fn remove(&mut self, name: &str, id: u64) {
+        let change = self.peers.remove(name, &[ChildId(id)], |_| true);
+        self.apply(change);
+    }
+
+    fn policies(&mut self) -> Vec<PolicyReport> {
+        match self.plane.apply(&[Command::DumpPolicies]).unwrap().pop() {
+            Some(Answer::Policies(policies)) => policies,
+            _ => panic!("another answer"),
+        }
+    }
+
+    fn snapshot(&self) -> std::sync::Arc<Snapshot> {
+        self.plane.snapshot()
+    }
+
+    /// The SPI by which a packet between the networks leaves.
+    fn carrier(&self) -> Option<u32> {
+        let packet = etherparse::PacketBuilder::ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64).udp(1, 2);
+        let mut octets = Vec::new();
+        packet.write(&mut octets, b"data").unwrap();
+        let outline = Outline::read(&octets).unwrap();
+        let snapshot = self.snapshot();
+        match snapshot.outbound(&outline) {
+            Decision::Protect(path) => Some(snapshot.sa(path[0]).config.id.spi.get()),
+            Decision::Acquire { .. } => None,
+            _ => panic!("neither protected nor acquired"),
+        }
+    }
+}
+
+#[test]
+fn networks_are_closed_before_any_key_exists_and_again_after_the_last_one() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    assert_eq!(host.policies().len(), 3);
+    assert_eq!(host.carrier(), None);
+    host.install(&child(1, "office"));
+    assert_eq!(host.carrier(), Some(0x2001));
+    host.remove("office", 1);
+    assert_eq!(host.carrier(), None);
+    let policies = host.policies();
+    assert_eq!(policies.len(), 3);
+    for told in &policies {
+        let Action::Protect(templates) = &told.policy.action else {
+            panic!("an open policy");
+        };
+        assert!(matches!(templates[0].level, Level::Unique(Some(_))));
+    }
+    let change = host.peers.open("office");
+    host.apply(change);
+    assert!(host.policies().is_empty());
+    assert!(host.peers.all.is_empty() && host.peers.owners.is_empty());
+}
+
+#[test]
+fn a_pair_becomes_two_associations_with_everything_that_was_negotiated() {
+    let associations = Associations::of(&child(1, "office"), Reqid(7)).unwrap();
+    let (inbound, outbound) = (&associations.inbound, &associations.outbound);
+    assert_eq!(
+        inbound.id.destination,
+        "192.0.2.1".parse::<IpAddr>().unwrap()
+    );
+    assert_eq!(
+        outbound.id.destination,
+        "192.0.2.2".parse::<IpAddr>().unwrap()
+    );
+    assert_eq!(
+        (inbound.source, outbound.source),
+        (outbound.id.destination, inbound.id.destination)
+    );
+    assert_eq!(
+        (inbound.id.spi.get(), outbound.id.spi.get()),
+        (0x1001, 0x2001)
+    );
+    assert_eq!((&inbound.suite, &outbound.suite), (&suite(1), &suite(2)));
+    let ports = |config: &SaConfig| {
+        let udp = config.encapsulation.unwrap();
+        (udp.source_port, udp.destination_port)
+    };
+    assert_eq!(
+        (ports(inbound), ports(outbound)),
+        ((61000, 4500), (4500, 61000))
+    );
+    for config in associations.both() {
+        assert!(config.is_negotiated && config.key_is_fresh && config.esn && !config.is_standby);
+        assert_eq!((config.replay_window, config.reqid), (1024, Reqid(7)));
+        assert_eq!(config.lifetimes.hard.age, 4200);
+        assert_eq!(config.lifetimes.soft.age, 0);
+        assert_eq!(config.lifetimes.soft.packets, 0);
+    }
+    assert_eq!((inbound.keepalive, outbound.keepalive), (0, 20));
+    let short = ChildSa {
+        extended_sequence_numbers: false,
+        ..child(1, "office")
+    };
+    let associations = Associations::of(&short, Reqid(7)).unwrap();
+    assert_eq!(associations.outbound.lifetimes.soft.packets, 0xe000_0000);
+    let zero = ChildSa {
+        outbound_spi: 0,
+        ..child(1, "office")
+    };
+    assert!(Associations::of(&zero, Reqid(7)).is_err());
+}
+
+#[test]
+fn a_rekey_moves_the_outbound_traffic_when_told_and_back_if_the_new_pair_loses() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    let next = ChildSa {
+        outbound_state: Outbound::Standby,
+        replaces: Some(ChildId(1)),
+        ..child(2, "office")
+    };
+    host.install(&next);
+    assert_eq!(host.carrier(), Some(0x2001));
+    host.use_outbound(2);
+    assert_eq!(host.carrier(), Some(0x2002));
+    host.use_outbound(1);
+    assert_eq!(host.carrier(), Some(0x2001));
+    host.use_outbound(2);
+    host.remove("office", 1);
+    assert_eq!(host.carrier(), Some(0x2002));
+    assert_eq!(host.snapshot().sas().count(), 2);
+    assert_eq!(host.policies().len(), 3);
+    assert_eq!(host.peers.children().count(), 1);
+}
+
+#[test]
+fn narrowed_traffic_opens_only_itself() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    let narrow = ChildSa {
+        remote_traffic: vec![range("10.2.7.0", "10.2.7.255")],
+        ..child(1, "office")
+    };
+    host.install(&narrow);
+    assert_eq!(host.carrier(), None);
+    assert_eq!(host.policies().len(), 6);
+    host.remove("office", 1);
+    assert_eq!(host.policies().len(), 3);
+}
+
+#[test]
+fn a_peer_of_unknown_address_is_closed_and_opens_towards_the_address_it_came_from() {
+    let mut host = Host::default();
+    let mut anywhere = connection("office");
+    (anywhere.local, anywhere.remote) = (Vec::new(), Vec::new());
+    host.close(&anywhere);
+    assert_eq!(host.carrier(), None);
+    host.install(&child(1, "office"));
+    assert_eq!(host.carrier(), Some(0x2001));
+    host.remove("office", 1);
+    assert_eq!(host.carrier(), None);
+}
+
+#[test]
+fn two_peers_cannot_have_the_same_networks() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    let why = host.peers.close(&connection("branch")).err().unwrap();
+    assert!(why.contains("belongs to peer office"), "{why}");
+    let why = host.peers.install(&child(1, "branch")).err().unwrap();
+    assert!(why.contains("belongs to peer office"), "{why}");
+}
+
+#[test]
+fn a_change_of_one_peer_leaves_the_other_alone() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    let mut branch = connection("branch");
+    branch.children[0].remote = vec![range("10.3.0.0", "10.3.255.255")];
+    let change = host.peers.close(&branch).unwrap();
+    assert_eq!(change.commands.len(), 3, "{:?}", change.commands);
+    assert!(
+        change
+            .commands
+            .iter()
+            .all(|command| matches!(command, Command::UpdatePolicy(_)))
+    );
+    host.apply(Ok(change));
+    // The same again changes nothing.
+    assert!(host.peers.close(&branch).unwrap().commands.is_empty());
+    assert_eq!(host.carrier(), Some(0x2001));
+}
+
+#[test]
+fn orphans_carry_on_until_a_new_pair_of_the_same_identity_takes_their_place() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    host.peers.orphan();
+    assert_eq!(host.carrier(), Some(0x2001));
+    let stranger = ChildSa {
+        peer: "c.example.org".to_owned(),
+        ..child(2, "office")
+    };
+    assert!(host.peers.orphans_before(&stranger).is_empty());
+    let next = child(2, "office");
+    assert_eq!(host.peers.orphans_before(&next), [ChildId(1)]);
+    host.install(&next);
+    assert_eq!(host.carrier(), Some(0x2002));
+    host.remove("office", 1);
+    assert_eq!(host.carrier(), Some(0x2002));
+}
+
+#[test]
+fn a_pair_is_found_by_its_associations_and_by_its_number() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    let snapshot = host.snapshot();
+    let outbound = snapshot.sas().find(|sa| sa.config.id.spi.get() == 0x2001);
+    let config = &outbound.unwrap().config;
+    assert_eq!(host.peers.child_of(&config.id), Some(ChildId(1)));
+    assert_eq!(host.peers.peer_of(ChildId(1)), Some("office"));
+    let id = config.id;
+    let closed = host.peers.closed.values().next().copied().unwrap();
+    assert_ne!(config.reqid, closed);
+    assert_eq!(host.peers.named(closed), Some(("office", "office")));
+    host.remove("office", 1);
+    assert_eq!(host.peers.child_of(&id), None);
+    assert_eq!(host.peers.peer_of(ChildId(1)), None);
+}
+
+#[test]
+fn a_peer_that_moved_keeps_its_keys_and_its_sequence_numbers() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    let to_port: SocketAddr = "192.0.2.2:62000".parse().unwrap();
+    let change = host
+        .peers
+        .move_to("office", &[ChildId(1)], to_port, |_| Some(9));
+    let change = change.unwrap();
+    assert!(
+        change
+            .commands
+            .iter()
+            .all(|command| matches!(command, Command::UpdateSa(_)))
+    );
+    host.apply(Ok(change));
+    let to_address: SocketAddr = "198.51.100.9:4500".parse().unwrap();
+    let change = host
+        .peers
+        .move_to("office", &[ChildId(1)], to_address, |_| Some(9));
+    host.apply(change);
+    assert_eq!(host.carrier(), Some(0x2001));
+    let snapshot = host.snapshot();
+    assert_eq!(snapshot.sas().count(), 2);
+    for sa in snapshot.sas() {
+        let ends = [sa.config.source, sa.config.id.destination];
+        assert!(ends.contains(&to_address.ip()), "{ends:?}");
+        assert_eq!(sa.state.usage().sequence, 9);
+    }
+}

@@ -1,0 +1,327 @@
+//! From ranges of addresses and ports, as IKE negotiates them, to prefixes and single ports, as policies have them.
+
+use ikev2::connection::Traffic;
+use ikev2::message::payload::{AddressRange, Ports};
+use ipsec::policy::{Direction, Prefix, Selector, Upper};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The most pairs of prefixes that the traffic of one child may need: each is three policies.
+pub(crate) const MAX_PAIRS_PER_CHILD: usize = 256;
+
+/// One pair of networks: what a policy of each direction matches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Pair {
+    /// This side.
+    pub local: Prefix,
+    /// The peer's side.
+    pub remote: Prefix,
+    /// The upper layer of packets that leave.
+    upper: Upper,
+}
+
+impl Pair {
+    /// The selector of packets that pass in this direction.
+    pub(crate) fn selector(&self, direction: Direction) -> Selector {
+        match direction {
+            Direction::Out => Selector {
+                source: self.local,
+                destination: self.remote,
+                upper: self.upper,
+            },
+            Direction::In | Direction::Fwd => Selector {
+                source: self.remote,
+                destination: self.local,
+                upper: reversed(self.upper),
+            },
+        }
+    }
+
+    /// Larger for fewer packets: of two pairs that overlap, the narrower one decides.
+    pub(crate) fn narrowness(&self) -> i64 {
+        let ports = self.upper.ports();
+        let upper = match self.upper {
+            Upper::Any => 0,
+            Upper::Ports { .. } | Upper::Protocol { .. } | Upper::Icmp { .. } => 1,
+        };
+        let ports = i64::from(ports.0.is_some()) + i64::from(ports.1.is_some());
+        4 * (i64::from(self.local.len) + i64::from(self.remote.len)) + upper + ports
+    }
+}
+
+/// Every pair of this side's and the peer's traffic; an error names what a policy cannot express. Ranges of different
+/// families or protocols have no packet in common, and make no pair.
+pub(crate) fn pairs(local: &[Traffic], remote: &[Traffic]) -> Result<Vec<Pair>, String> {
+    let mut pairs = Vec::new();
+    for local in local {
+        for remote in remote {
+            let Some(upper) = upper(local, remote)? else {
+                continue;
+            };
+            for local in prefixes(local.addresses) {
+                for remote in prefixes(remote.addresses) {
+                    let is_one_family = local.address.is_ipv4() == remote.address.is_ipv4();
+                    let pair = Pair {
+                        local,
+                        remote,
+                        upper,
+                    };
+                    if is_one_family && !pairs.contains(&pair) {
+                        pairs.push(pair);
+                    }
+                    if pairs.len() > MAX_PAIRS_PER_CHILD {
+                        return Err(format!(
+                            "the traffic needs more than {MAX_PAIRS_PER_CHILD} pairs of prefixes: use ranges that are \
+                             prefixes"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    match pairs.is_empty() {
+        true => Err("the traffic of the two sides has no packet in common".to_owned()),
+        false => Ok(pairs),
+    }
+}
+
+/// The upper layer of packets from `local` to `remote`; none if no protocol is in both.
+fn upper(local: &Traffic, remote: &Traffic) -> Result<Option<Upper>, String> {
+    let number = match (local.protocol, remote.protocol) {
+        (0, number) | (number, 0) => number,
+        (one, other) if one == other => one,
+        _ => return Ok(None),
+    };
+    if matches!(number, ICMP | ICMPV6) {
+        return icmp(number, local.ports, remote.ports).map(Some);
+    }
+    let (source_port, destination_port) = (one_port(local.ports)?, one_port(remote.ports)?);
+    Ok(Some(match (number, source_port, destination_port) {
+        (0, None, None) => Upper::Any,
+        (0, ..) => Upper::Ports {
+            source_port,
+            destination_port,
+        },
+        _ => Upper::Protocol {
+            number,
+            source_port,
+            destination_port,
+        },
+    }))
+}
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// A single port, or `None` for all of them.
+fn one_port(ports: Ports) -> Result<Option<u16>, String> {
+    match ports {
+        Ports::ANY => Ok(None),
+        Ports::Range { first, last } if first == last => Ok(Some(first)),
+        Ports::Range { first, last } => Err(format!(
+            "a policy matches one port or all, not the ports {first} to {last}"
+        )),
+        Ports::Opaque => Err("a policy cannot match packets by having no visible port".to_owned()),
+    }
+}
+
+/// RFC 7296 3.13.1: the type of ICMP is the high half of a port, the code its low half. RFC 4301 4.4.1.1: either side's
+/// selector may have them.
+fn icmp(number: u8, local: Ports, remote: Ports) -> Result<Upper, String> {
+    let ports = match (local, remote) {
+        (Ports::ANY, ports) | (ports, Ports::ANY) => ports,
+        (one, other) if one == other => one,
+        _ => return Err("the two sides name different types of ICMP".to_owned()),
+    };
+    let (kind, code) = match ports {
+        Ports::ANY => (None, None),
+        Ports::Range { first, last } if first == last => {
+            let [kind, code] = first.to_be_bytes();
+            (Some(kind), Some(code))
+        }
+        Ports::Range { first, last } if first & 0xff == 0 && last == first | 0xff => {
+            (Some(first.to_be_bytes()[0]), None)
+        }
+        Ports::Range { .. } | Ports::Opaque => {
+            return Err(
+                "a policy matches one type of ICMP with one code, one type, or all".to_owned(),
+            );
+        }
+    };
+    Ok(Upper::Icmp { number, kind, code })
+}
+
+fn reversed(upper: Upper) -> Upper {
+    match upper {
+        Upper::Any | Upper::Icmp { .. } => upper,
+        Upper::Protocol {
+            number,
+            source_port,
+            destination_port,
+        } => Upper::Protocol {
+            number,
+            source_port: destination_port,
+            destination_port: source_port,
+        },
+        Upper::Ports {
+            source_port,
+            destination_port,
+        } => Upper::Ports {
+            source_port: destination_port,
+            destination_port: source_port,
+        },
+    }
+}
+
+/// The fewest prefixes that cover a range and nothing else.
+fn prefixes(range: AddressRange) -> Vec<Prefix> {
+    let (first, last) = range.bounds();
+    let (mut first, last, width) = match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            (first.to_bits().into(), last.to_bits().into(), 32)
+        }
+        (first, last) => (bits(first), bits(last), 128),
+    };
+    let mut prefixes = Vec::new();
+    loop {
+        // As long as the alignment of the first address and the rest of the range allow.
+        let aligned = first.trailing_zeros().min(width);
+        let rest = u128::checked_ilog2((last - first).saturating_add(1)).unwrap_or(0);
+        let host_bits = if last - first == u128::MAX {
+            128
+        } else {
+            aligned.min(rest)
+        };
+        prefixes.push(Prefix {
+            address: address(first, width),
+            len: (width - host_bits) as u8,
+        });
+        let next = 1u128
+            .checked_shl(host_bits)
+            .and_then(|count| first.checked_add(count));
+        match next {
+            Some(next) if next <= last => first = next,
+            _ => return prefixes,
+        }
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn address(bits: u128, width: u32) -> IpAddr {
+    match width {
+        32 => Ipv4Addr::from_bits(bits as u32).into(),
+        _ => Ipv6Addr::from_bits(bits).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::selector_text;
+
+    fn range(first: &str, last: &str) -> AddressRange {
+        AddressRange::new(first.parse().unwrap(), last.parse().unwrap()).unwrap()
+    }
+
+    fn texts(first: &str, last: &str) -> Vec<String> {
+        let text = |prefix: &Prefix| format!("{}/{}", prefix.address, prefix.len);
+        prefixes(range(first, last)).iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_range_becomes_the_fewest_prefixes_with_exactly_its_addresses() {
+        assert_eq!(texts("10.1.0.0", "10.1.255.255"), ["10.1.0.0/16"]);
+        assert_eq!(texts("10.1.0.7", "10.1.0.7"), ["10.1.0.7/32"]);
+        assert_eq!(texts("0.0.0.0", "255.255.255.255"), ["0.0.0.0/0"]);
+        assert_eq!(
+            texts("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ["::/0"]
+        );
+        assert_eq!(
+            texts("255.255.255.254", "255.255.255.255"),
+            ["255.255.255.254/31"]
+        );
+        assert_eq!(
+            texts("10.0.0.1", "10.0.0.6"),
+            ["10.0.0.1/32", "10.0.0.2/31", "10.0.0.4/31", "10.0.0.6/32"]
+        );
+        assert_eq!(texts("::1", "::3"), ["::1/128", "::2/127"]);
+        assert_eq!(texts("0.0.0.1", "255.255.255.255").len(), 32);
+    }
+
+    fn traffic(protocol: u8, ports: Ports) -> Traffic {
+        Traffic {
+            protocol,
+            ports,
+            addresses: range("10.1.0.0", "10.1.0.255"),
+        }
+    }
+
+    fn port(number: u16) -> Ports {
+        Ports::new(number, number).unwrap()
+    }
+
+    fn selectors(local: Traffic, remote: Traffic) -> Result<[String; 2], String> {
+        let pairs = pairs(&[local], &[remote])?;
+        assert_eq!(pairs.len(), 1);
+        Ok([Direction::Out, Direction::In].map(|way| selector_text(&pairs[0].selector(way))))
+    }
+
+    #[test]
+    fn protocol_and_ports_of_both_sides_are_in_the_selectors_of_both_directions() {
+        let selected = |local, remote| selectors(local, remote).unwrap();
+        assert_eq!(
+            selected(traffic(0, Ports::ANY), traffic(6, port(443))),
+            [
+                "10.1.0.0/24[any] 10.1.0.0/24[443] tcp",
+                "10.1.0.0/24[443] 10.1.0.0/24[any] tcp"
+            ]
+        );
+        assert_eq!(
+            selected(traffic(0, port(53)), traffic(0, Ports::ANY))[0],
+            "10.1.0.0/24[53] 10.1.0.0/24[any] any"
+        );
+        assert_eq!(
+            selected(
+                traffic(1, Ports::ANY),
+                traffic(1, Ports::new(0x0800, 0x08ff).unwrap())
+            )[0],
+            "10.1.0.0/24[any] 10.1.0.0/24[any] icmp 8,any"
+        );
+        assert_eq!(
+            selected(traffic(1, port(0x0301)), traffic(1, Ports::ANY))[1],
+            "10.1.0.0/24[any] 10.1.0.0/24[any] icmp 3,1"
+        );
+    }
+
+    #[test]
+    fn what_a_policy_cannot_express_is_refused_with_the_reason() {
+        let some = Ports::new(1000, 2000).unwrap();
+        let why = selectors(traffic(6, some), traffic(6, Ports::ANY)).unwrap_err();
+        assert!(why.contains("1000 to 2000"), "{why}");
+        let why = selectors(traffic(6, Ports::Opaque), traffic(6, Ports::ANY)).unwrap_err();
+        assert!(why.contains("no visible port"), "{why}");
+        let why = selectors(traffic(6, Ports::ANY), traffic(17, Ports::ANY)).unwrap_err();
+        assert!(why.contains("no packet in common"), "{why}");
+        let wide = Traffic {
+            addresses: range("0.0.0.1", "255.255.255.254"),
+            ..traffic(0, Ports::ANY)
+        };
+        let why = selectors(wide, wide).unwrap_err();
+        assert!(why.contains("pairs of prefixes"), "{why}");
+    }
+
+    #[test]
+    fn networks_of_both_families_make_pairs_within_each_family() {
+        let v6 = Traffic::of(range("2001:db8::", "2001:db8::ffff"));
+        let v4 = traffic(0, Ports::ANY);
+        let both = pairs(&[v4, v6], &[v4, v6]).unwrap();
+        assert_eq!(both.len(), 2);
+        assert!(both.iter().all(|pair| pair.local == pair.remote));
+    }
+}

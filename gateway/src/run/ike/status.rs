@@ -1,0 +1,159 @@
+//! Each peer for `status`: what IKE reports, and what the plane has installed.
+
+use super::networks::Child;
+use super::peers::Peers;
+use crate::events::protocol_name;
+use crate::report::suite_name;
+use crate::status::{ChildStatus, IkeSaStatus, PeerStatus};
+use ikev2::child_sa::Stage;
+use ikev2::endpoint::{ChildId, ChildReport, IkeReport, PeerReport, PeerState};
+use ipsec::database::Snapshot;
+use ipsec::policy::Prefix;
+use ipsec::sa::{Mode, SaConfig, SaUsage};
+use std::time::Duration;
+
+/// Every configured peer, and those that are not configured any more but still have child SAs. Without reports, IKE
+/// does not run.
+pub(crate) fn peers(
+    configured: &[&str],
+    reports: Option<&[PeerReport]>,
+    peers: &Peers,
+    snapshot: &Snapshot,
+    now: u64,
+) -> Vec<PeerStatus> {
+    let mut names: Vec<&str> = configured.to_vec();
+    names.extend(peers.children().map(|(name, _, _)| name));
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    let each = names.into_iter().map(|name| {
+        let mut reports = reports.unwrap_or_default().iter();
+        let report = reports.find(|report| report.connection == name);
+        let children = peers.children().filter(|(peer, _, _)| *peer == name);
+        let children: Vec<_> = children
+            .map(|(_, id, known)| child(id, known, report, snapshot, now))
+            .collect();
+        peer(name, report, children)
+    });
+    each.collect()
+}
+
+fn peer(name: &str, report: Option<&PeerReport>, children: Vec<ChildStatus>) -> PeerStatus {
+    let mut status = PeerStatus {
+        name: name.to_owned(),
+        state: "down".to_owned(),
+        children,
+        ..PeerStatus::default()
+    };
+    match report.map(|report| &report.state) {
+        None => status.why = Some("the key exchange process does not answer".to_owned()),
+        Some(PeerState::Up) => status.state = "up".to_owned(),
+        Some(PeerState::Connecting {
+            remote,
+            step,
+            last_failure,
+        }) => {
+            status.state = "connecting".to_owned();
+            let last = last_failure
+                .iter()
+                .map(|why| format!("; the last attempt: {why}"));
+            status.why = Some(format!("{step}, {remote}{}", last.collect::<String>()));
+        }
+        Some(PeerState::Down { why, next_in }) => {
+            status.why = Some(why.clone());
+            status.next_attempt_seconds = next_in.map(|time| time.as_secs());
+        }
+    }
+    let is_orphaned = !status.children.is_empty()
+        && status
+            .children
+            .iter()
+            .all(|child| child.state == "orphaned");
+    if is_orphaned && status.state != "up" {
+        status.state = "orphaned".to_owned();
+    }
+    status.ike = report
+        .iter()
+        .flat_map(|report| &report.ike)
+        .map(ike_sa)
+        .collect();
+    status
+}
+
+fn ike_sa(report: &IkeReport) -> IkeSaStatus {
+    let hex = |octets: [u8; 8]| format!("{:016x}", u64::from_be_bytes(octets));
+    IkeSaStatus {
+        spis: (hex(report.spis.0), hex(report.spis.1)),
+        is_initiator: report.is_initiator,
+        identity: report.identity.clone(),
+        proof: report.proof.clone(),
+        local: report.local,
+        remote: report.remote,
+        suite: report.suite.clone(),
+        nat_here: report.nat.0,
+        nat_there: report.nat.1,
+        age_seconds: report.age.as_secs(),
+        rekey_seconds: report.rekey_in.map(|time| time.as_secs()),
+    }
+}
+
+fn child(
+    id: ChildId,
+    child: &Child,
+    report: Option<&PeerReport>,
+    snapshot: &Snapshot,
+    now: u64,
+) -> ChildStatus {
+    let [inbound, outbound] = child.associations.both();
+    let mut reports = report
+        .iter()
+        .flat_map(|report| &report.ike)
+        .flat_map(|ike| &ike.children);
+    let told: Option<&ChildReport> = reports.find(|told| told.id == id);
+    let usage = |config: &SaConfig| -> Option<SaUsage> {
+        let place = snapshot.find(&config.id)?;
+        Some(snapshot.sa(place).state.usage())
+    };
+    let (received, sent) = (usage(inbound), usage(outbound));
+    let age = received
+        .as_ref()
+        .map_or(0, |usage| now.saturating_sub(usage.created));
+    let count = |usage: &Option<SaUsage>| {
+        let usage = usage.as_ref();
+        usage.map_or((0, 0), |usage| (usage.packets, usage.bytes))
+    };
+    ChildStatus {
+        name: child.name.clone(),
+        state: match () {
+            () if child.is_orphaned => "orphaned",
+            () if told.is_some_and(|told| is_replaced(told.stage)) => "replaced",
+            () if outbound.is_standby => "standby",
+            () => "active",
+        }
+        .to_owned(),
+        protocol: protocol_name(inbound.id.protocol).to_owned(),
+        mode: match inbound.mode {
+            Mode::Transport => "transport",
+            Mode::Tunnel | Mode::Any => "tunnel",
+        }
+        .to_owned(),
+        inbound_spi: inbound.id.spi.to_string(),
+        outbound_spi: outbound.id.spi.to_string(),
+        suite: suite_name(inbound),
+        networks: child.networks(prefix_text),
+        age_seconds: age,
+        rekey_seconds: told
+            .and_then(|told| told.rekey_in)
+            .map(|time: Duration| time.as_secs()),
+        expires_seconds: Some(inbound.lifetimes.hard.age.saturating_sub(age)),
+        received: count(&received),
+        sent: count(&sent),
+    }
+}
+
+fn is_replaced(stage: Stage) -> bool {
+    matches!(stage, Stage::Replaced | Stage::Deleting | Stage::Draining)
+}
+
+fn prefix_text(prefix: Prefix) -> String {
+    format!("{}/{}", prefix.address, prefix.len)
+}

@@ -1,0 +1,225 @@
+//! Requests about peers. Most answers depend on what the ike process reports: the client waits, the main thread does not.
+
+use super::Gateway;
+use crate::control::{Answer, ClientId};
+use crate::events::What;
+use crate::ike::message::ToIke;
+use crate::run::ike::{Waiting, Wanted, peers_status, story_text};
+use crate::status::Status;
+use dataplane::clock::now;
+use ikev2::endpoint::{PeerReport, Story};
+use std::time::{Duration, Instant};
+
+/// How long an answer of the ike process may take. A status is then given without it.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a command waits for its result.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl Gateway {
+    /// Answers with the status, once the ike process has reported its peers.
+    pub(in crate::run::main_loop) fn ask_status(&mut self, client: ClientId) {
+        let asked = self.ike.as_mut().filter(|ike| ike.runs()).and_then(|ike| {
+            let token = ike.token();
+            ike.send(ToIke::Report { token }).then_some(token)
+        });
+        match asked {
+            Some(token) => self.wait_for(client, Wanted::Status(token), REPORT_TIMEOUT),
+            None => {
+                let status = self.status_with(None);
+                self.server
+                    .answer(client, &Answer::Status(Box::new(status)));
+            }
+        }
+    }
+
+    fn status_with(&mut self, reports: Option<&[PeerReport]>) -> Status {
+        let mut status = self.status();
+        if let Some(ike) = &self.ike {
+            let names: Vec<_> = ike
+                .configured
+                .iter()
+                .map(|peer| &*peer.connection.name)
+                .collect();
+            let snapshot = self.plane.published().load_full();
+            status.peers = peers_status(&names, reports, &ike.peers, &snapshot, now());
+            status.ike = Some(ike.status());
+        }
+        status
+    }
+
+    /// The story of the last negotiation.
+    pub(in crate::run::main_loop) fn ask_why(&mut self, client: ClientId, name: &str) {
+        if let Err(why) = self.check_peer(name) {
+            return self.server.answer(client, &Answer::Refused(why));
+        }
+        let Some(ike) = &mut self.ike else { return };
+        let token = ike.token();
+        let connection = name.to_owned();
+        ike.send(ToIke::Why { token, connection });
+        self.wait_for(client, Wanted::Why(token), REPORT_TIMEOUT);
+    }
+
+    /// Brings a peer up, takes it down, or rekeys it.
+    pub(in crate::run::main_loop) fn command_peer(&mut self, client: ClientId, wanted: Wanted) {
+        let (Wanted::Up(name) | Wanted::Down(name) | Wanted::Rekey { name, .. }) = &wanted else {
+            return;
+        };
+        if let Err(why) = self.check_peer(name) {
+            return self.server.answer(client, &Answer::Refused(why));
+        }
+        let Some(ike) = &mut self.ike else { return };
+        let is_up = ike
+            .peers
+            .children()
+            .any(|(peer, _, child)| peer == name && !child.is_orphaned);
+        let connection = name.clone();
+        let message = match &wanted {
+            Wanted::Down(_) => ToIke::Down { connection },
+            Wanted::Rekey { ike, .. } => ToIke::Rekey {
+                connection,
+                ike: *ike,
+            },
+            _ => ToIke::Up { connection },
+        };
+        if matches!(wanted, Wanted::Rekey { .. }) && !is_up {
+            let why = format!("peer {name} is not up: `esplanade up {name}` brings it up");
+            return self.server.answer(client, &Answer::Refused(why));
+        }
+        ike.send(message);
+        let at_once = match &wanted {
+            Wanted::Up(name) if is_up => Some(format!("peer {name} is up already\n")),
+            Wanted::Down(name) if !is_up => Some(format!(
+                "peer {name} is down, and its networks stay closed\n"
+            )),
+            _ => None,
+        };
+        match at_once {
+            Some(text) => self.server.answer(client, &Answer::Text(text)),
+            None => self.wait_for(client, wanted, COMMAND_TIMEOUT),
+        }
+    }
+
+    fn check_peer(&self, name: &str) -> Result<(), String> {
+        let ike = self.ike.as_ref().ok_or(
+            "this gateway has no peers of IKE: they are in the file of `esplanade run --config FILE`",
+        )?;
+        let names: Vec<_> = ike
+            .configured
+            .iter()
+            .map(|peer| &*peer.connection.name)
+            .collect();
+        if !names.contains(&name) {
+            return Err(format!(
+                "there is no peer {name}: the peers are {}",
+                names.join(", ")
+            ));
+        }
+        if !ike.runs() {
+            return Err(ike
+                .status()
+                .trouble
+                .unwrap_or_else(|| "key exchange does not run".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn wait_for(&mut self, client: ClientId, wanted: Wanted, time: Duration) {
+        if let Some(ike) = &mut self.ike {
+            let deadline = Instant::now() + time;
+            ike.waiting.push(Waiting {
+                client,
+                wanted,
+                deadline,
+            });
+        }
+    }
+
+    /// Those who wait and for whom `is_it` holds. They wait no longer.
+    fn take_waiting(&mut self, is_it: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        let Some(ike) = &mut self.ike else {
+            return Vec::new();
+        };
+        ike.waiting
+            .extract_if(.., |waiting| is_it(waiting))
+            .collect()
+    }
+
+    pub(super) fn answer_report(&mut self, token: u64, reports: &[PeerReport]) {
+        for waiting in self.take_waiting(|waiting| waiting.wanted == Wanted::Status(token)) {
+            let status = self.status_with(Some(reports));
+            self.server
+                .answer(waiting.client, &Answer::Status(Box::new(status)));
+        }
+    }
+
+    pub(super) fn answer_why(&mut self, token: u64, story: Option<&Story>) {
+        let answer = match story {
+            Some(story) => Answer::Text(story_text(story)),
+            None => Answer::Refused("IKE knows no such peer".to_owned()),
+        };
+        for waiting in self.take_waiting(|waiting| waiting.wanted == Wanted::Why(token)) {
+            self.server.answer(waiting.client, &answer);
+        }
+    }
+
+    /// An event may be what clients wait for.
+    pub(super) fn answer_event(&mut self, what: &What) {
+        let answer = match what {
+            What::PeerFailed { name, .. } => Answer::Refused(format!(
+                "{what}\n`esplanade why {name}` shows each step of the negotiation"
+            )),
+            _ => Answer::Text(format!("{what}\n")),
+        };
+        let is_it = |waiting: &Waiting| match (&waiting.wanted, what) {
+            (Wanted::Up(wanted), What::ChildUp { name, .. } | What::PeerFailed { name, .. })
+            | (Wanted::Down(wanted), What::PeerDown { name, .. })
+            | (
+                Wanted::Rekey {
+                    name: wanted,
+                    ike: false,
+                },
+                What::Rekeyed {
+                    name,
+                    child: Some(_),
+                },
+            )
+            | (
+                Wanted::Rekey {
+                    name: wanted,
+                    ike: true,
+                },
+                What::Rekeyed { name, child: None },
+            ) => wanted == name,
+            _ => false,
+        };
+        for waiting in self.take_waiting(is_it) {
+            self.server.answer(waiting.client, &answer);
+        }
+    }
+
+    /// Clients whose time is over get what is known.
+    pub(super) fn answer_late(&mut self) {
+        let now = Instant::now();
+        for waiting in self.take_waiting(|waiting| waiting.deadline <= now) {
+            let answer = match &waiting.wanted {
+                Wanted::Status(_) => Answer::Status(Box::new(self.status_with(None))),
+                Wanted::Why(_) => {
+                    Answer::Refused("the key exchange process does not answer".to_owned())
+                }
+                Wanted::Up(name) => Answer::Refused(format!(
+                    "peer {name} is not up after {} s; attempts go on. `esplanade why {name}` shows each step",
+                    COMMAND_TIMEOUT.as_secs()
+                )),
+                Wanted::Down(name) => Answer::Text(format!(
+                    "peer {name} is being taken down; it has not answered yet\n"
+                )),
+                Wanted::Rekey { name, .. } => Answer::Refused(format!(
+                    "peer {name} is not rekeyed after {} s. `esplanade why {name}` shows each step",
+                    COMMAND_TIMEOUT.as_secs()
+                )),
+            };
+            self.server.answer(waiting.client, &answer);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the plane reports to IKE: packets that found no association, limits that were reached, packets that arrived.
+
+use super::Gateway;
+use crate::ike::message::ToIke;
+use ikev2::connection::Traffic;
+use ikev2::endpoint::{ChildUse, Use};
+use ikev2::message::payload::{AddressRange, Ports};
+use ipsec::packet::Outline;
+use ipsec::policy::{Action, Direction, Level};
+use ipsec::sa::{LifetimeEvent, SaId};
+use std::net::IpAddr;
+
+impl Gateway {
+    /// A packet needs protection: its peer is brought up, if it waits for that.
+    pub(in crate::run::main_loop) fn acquire_peer(&mut self, policy: u32, outline: &Outline) {
+        let Some(ike) = &mut self.ike else { return };
+        let snapshot = self.plane.published().load_full();
+        let mut policies = snapshot.policies(Direction::Out);
+        let Some((_, policy)) = policies.find(|(id, _)| *id == policy) else {
+            return;
+        };
+        let Action::Protect(templates) = &policy.action else {
+            return;
+        };
+        let reqid = templates.iter().find_map(|template| match template.level {
+            Level::Unique(Some(reqid)) => Some(reqid),
+            _ => None,
+        });
+        let named = reqid.and_then(|reqid| ike.peers.named(reqid));
+        if let Some((connection, child)) = named {
+            let message = ToIke::Acquire {
+                connection: connection.to_owned(),
+                child: child.to_owned(),
+                packet: packet(outline),
+            };
+            ike.send(message);
+        }
+    }
+
+    /// Limits that associations have reached.
+    pub(in crate::run::main_loop) fn report_limits(&mut self, events: &[(SaId, LifetimeEvent)]) {
+        let Some(ike) = &mut self.ike else { return };
+        let (mut uses, mut over) = (Vec::new(), Vec::new());
+        for (id, event) in events {
+            let Some(child) = ike.peers.child_of(id) else {
+                continue;
+            };
+            let what = match event {
+                LifetimeEvent::Soft => Use::SoftLimit,
+                LifetimeEvent::Hard | LifetimeEvent::SequenceOver => Use::HardLimit,
+            };
+            if what == Use::HardLimit && !over.contains(&child) {
+                over.push(child);
+            }
+            uses.push(ChildUse { child, what });
+        }
+        if !uses.is_empty() {
+            ike.send(ToIke::ChildUse(uses));
+        }
+        // One direction without the other is of no use: both go, and the networks are closed again.
+        if !over.is_empty() {
+            self.remove_children(&over);
+        }
+    }
+
+    /// Once a second: which pairs have received since the last time.
+    pub(in crate::run::main_loop) fn report_received(&mut self) {
+        self.report_packets(|_| true);
+    }
+
+    /// More often: whether pairs that wait for their first packet have received it.
+    pub(in crate::run::main_loop) fn report_first_packets(&mut self) {
+        self.report_packets(|is_standby| is_standby);
+    }
+
+    fn report_packets(&mut self, of: impl Fn(bool) -> bool) {
+        let Some(ike) = self.ike.as_mut().filter(|ike| ike.runs()) else {
+            return;
+        };
+        let snapshot = self.plane.published().load_full();
+        let mut uses = Vec::new();
+        for (_, id, child) in ike.peers.children() {
+            if child.is_orphaned || !of(child.associations.outbound.is_standby) {
+                continue;
+            }
+            let place = snapshot.find(&child.associations.inbound.id);
+            let packets = place.map_or(0, |place| snapshot.sa(place).state.usage().packets);
+            let before = ike.received.get(&id).copied().unwrap_or(0);
+            if packets == before {
+                continue;
+            }
+            let what = if before == 0 {
+                Use::FirstReceived
+            } else {
+                Use::Received
+            };
+            uses.push((ChildUse { child: id, what }, packets));
+        }
+        for (told, packets) in &uses {
+            ike.received.insert(told.child, *packets);
+        }
+        if !uses.is_empty() {
+            ike.send(ToIke::ChildUse(
+                uses.into_iter().map(|(told, _)| told).collect(),
+            ));
+        }
+    }
+}
+
+/// RFC 7296 2.9: the packet that asked for a child SA, as the first of the selectors.
+fn packet(outline: &Outline) -> Option<(Traffic, Traffic)> {
+    let (here, there) = match (outline.protocol, outline.ports) {
+        // RFC 7296 3.13.1: type and code of ICMP in one number.
+        (1 | 58, Some((kind, code))) => {
+            let number = kind << 8 | (code & 0xff);
+            (number, number)
+        }
+        (_, Some(ports)) => ports,
+        (_, None) => return hosts(outline, Ports::ANY, Ports::ANY),
+    };
+    hosts(outline, Ports::new(here, here)?, Ports::new(there, there)?)
+}
+
+fn hosts(outline: &Outline, here: Ports, there: Ports) -> Option<(Traffic, Traffic)> {
+    let traffic = |address: IpAddr, ports| {
+        Some(Traffic {
+            protocol: outline.protocol,
+            ports,
+            addresses: AddressRange::new(address, address)?,
+        })
+    };
+    Some((
+        traffic(outline.source, here)?,
+        traffic(outline.destination, there)?,
+    ))
+}

@@ -1,0 +1,65 @@
+//! One request of a client of the control socket.
+
+use super::{Gateway, Next};
+use crate::control::{Answer, ClientId, Request};
+use crate::run::ike::Wanted;
+
+impl Gateway {
+    /// Answers a request, or has its client wait until the ike process has reported.
+    pub(super) fn serve_one(&mut self, id: ClientId, request: Request) -> Next {
+        let answer = match request {
+            Request::Setkey(text) => self.apply_text(&text),
+            Request::Reload(text) => self.reload(text),
+            Request::Rekey(request) => self.rekey(request),
+            Request::Status => {
+                self.ask_status(id);
+                return Next::Wait;
+            }
+            Request::Why(name) => {
+                self.ask_why(id, &name);
+                return Next::Wait;
+            }
+            Request::UpPeer(name) => return self.wait_for_peer(id, Wanted::Up(name)),
+            Request::DownPeer(name) => return self.wait_for_peer(id, Wanted::Down(name)),
+            Request::RekeyPeer { name, ike } => {
+                return self.wait_for_peer(id, Wanted::Rekey { name, ike });
+            }
+            Request::Drops => Answer::Drops(self.drops()),
+            Request::Explain(question) => Answer::Text(self.explain(&question)),
+            Request::Events => {
+                self.server.listen(id);
+                return Next::Wait;
+            }
+            Request::Down => {
+                return Next::Stop {
+                    take_away: true,
+                    asked_by: Some(id),
+                };
+            }
+            Request::Leave => match self.why_not_leave() {
+                Some(why) => Answer::Refused(why),
+                None => {
+                    println!("esplanade: replaced by another process, stopping");
+                    self.is_replaced = true;
+                    return Next::Stop {
+                        take_away: false,
+                        asked_by: Some(id),
+                    };
+                }
+            },
+            Request::Stop => {
+                return Next::Stop {
+                    take_away: self.options.fail_open,
+                    asked_by: Some(id),
+                };
+            }
+        };
+        self.server.answer(id, &answer);
+        Next::Wait
+    }
+
+    fn wait_for_peer(&mut self, id: ClientId, wanted: Wanted) -> Next {
+        self.command_peer(id, wanted);
+        Next::Wait
+    }
+}
