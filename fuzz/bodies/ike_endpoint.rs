@@ -359,16 +359,10 @@ impl Pair {
         };
         let is_initiator = flags & 1 != 0;
         let suite = if is_initiator { initiator } else { responder };
-        let exchanges = [
-            ExchangeType::CREATE_CHILD_SA,
-            ExchangeType::INFORMATIONAL,
-            ExchangeType::IKE_AUTH,
-            ExchangeType::IKE_SA_INIT,
-        ];
         let header = Header {
             initiator_spi: IkeSpi(*initiator_spi),
             responder_spi: IkeSpi(*responder_spi),
-            exchange: exchanges[usize::from(flags >> 2 & 3)],
+            exchange: ExchangeType(ExchangeType::IKE_SA_INIT.0 + (flags >> 2 & 3)),
             flags: Flags {
                 initiator: is_initiator,
                 version: false,
@@ -391,17 +385,14 @@ impl Pair {
     /// Both ends are taken down, and nothing is left.
     fn take_down(&mut self) {
         let connection = "peer";
-        for host in 0..2 {
-            self.input(host, Input::Down { connection });
-        }
+        self.input(0, Input::Down { connection });
+        self.input(1, Input::Down { connection });
         self.deliver_all();
         self.wait(REST, true);
         for host in &self.hosts {
             let reports = host.endpoint.report(self.now);
-            assert!(
-                reports.iter().all(|report| report.ike.is_empty()),
-                "{reports:#?}"
-            );
+            let all_down = reports.iter().all(|report| report.ike.is_empty());
+            assert!(all_down, "{reports:#?}");
             assert!(host.pairs.is_empty(), "{:?}", host.pairs);
             assert_eq!(host.secrets.held(), (0, 0));
         }

@@ -3,6 +3,7 @@
 mod drops;
 mod peers;
 mod table;
+mod units;
 
 pub(crate) use peers::{ChildStatus, IkeSaStatus, PeerStatus};
 

@@ -19,7 +19,7 @@ mod status;
 mod story;
 
 pub(super) use events::what;
-pub(super) use key_exchange::{KeyExchange, Waiting, Wanted};
+pub(super) use key_exchange::{AwaitedOutcome, KeyExchange, Waiting};
 pub(super) use peers::Change;
 pub(super) use status::peers as peers_status;
 pub(super) use story::text as story_text;

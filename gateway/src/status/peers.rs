@@ -1,6 +1,6 @@
 //! The peers of IKE: which are up, which are down and why.
 
-use super::table::{duration, scaled};
+use super::units::{duration, scaled};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::net::SocketAddr;

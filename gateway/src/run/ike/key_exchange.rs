@@ -53,14 +53,14 @@ pub(crate) struct Waiting {
     /// Which.
     pub(crate) client: ClientId,
     /// For what.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: AwaitedOutcome,
     /// Until when.
     pub(crate) deadline: Instant,
 }
 
 /// What a client waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum AwaitedOutcome {
     /// The status, with the report of this token.
     Status(u64),
     /// The story of this token.

@@ -13,7 +13,7 @@ pub(crate) type PolicyKey = (Selector, Direction);
 
 /// One peer.
 #[derive(Clone, Default)]
-pub(crate) struct Peer {
+pub(crate) struct KeyedPeer {
     /// Its configured traffic.
     pub networks: Vec<Network>,
     /// Its installed pairs.
@@ -60,7 +60,7 @@ impl Child {
     }
 }
 
-impl Peer {
+impl KeyedPeer {
     /// The policies that it should have: closed networks, and on top of them those of its child SAs, the youngest last.
     pub(crate) fn wanted(&self) -> HashMap<PolicyKey, Arc<Policy>> {
         let closed = self

@@ -1,5 +1,5 @@
-//! The peers of IKE in the databases: networks that are closed, child SAs that are installed, and the commands that lead
-//! from one to the other.
+//! The peers of IKE in the databases: networks that are closed, child SAs that are installed, and the commands that
+//! lead from one to the other.
 //!
 //! ```text
 //!   configured networks ─┐
@@ -11,7 +11,7 @@
 //! A [`Change`] is computed, applied by the plane, and only then taken over: a refused one leaves everything as it was.
 
 use super::associations::{Associations, protocol};
-use super::networks::{Child, Network, Peer, PolicyKey};
+use super::networks::{Child, KeyedPeer, Network, PolicyKey};
 use super::policies::{Protection, unspecified_like};
 use super::selectors::pairs;
 use ikev2::connection::{ChildMode, Connection};
@@ -28,9 +28,9 @@ const FIRST_REQID: u32 = 1 << 30;
 /// All peers.
 #[derive(Default)]
 pub(crate) struct Peers {
-    all: BTreeMap<String, Peer>,
-    /// Of each configured child the number of its closed policies, which no association has: what was narrowed away stays
-    /// closed.
+    all: BTreeMap<String, KeyedPeer>,
+    /// Of each configured child the number of its closed policies, which no association has: what was narrowed away
+    /// stays closed.
     closed: BTreeMap<(String, String), Reqid>,
     /// How many numbers are in use.
     reqids: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Change {
     /// For the plane, in this order.
     pub commands: Vec<Command>,
     name: String,
-    after: Peer,
+    after: KeyedPeer,
 }
 
 impl Peers {
@@ -68,7 +68,7 @@ impl Peers {
         });
         let networks: Result<Vec<_>, String> = networks.collect();
         let before = self.peer(&connection.name);
-        let after = Peer {
+        let after = KeyedPeer {
             networks: networks.map_err(|why| format!("peer {}: {why}", connection.name))?,
             ..before
         };
@@ -77,7 +77,7 @@ impl Peers {
 
     /// Removes the policies of peers that are not configured any more. Their child SAs go when IKE removes them.
     pub(crate) fn open(&self, name: &str) -> Result<Change, String> {
-        let after = Peer {
+        let after = KeyedPeer {
             networks: Vec::new(),
             ..self.peer(name)
         };
@@ -161,8 +161,9 @@ impl Peers {
         self.change(name, after, Vec::new(), gone)
     }
 
-    /// Moves the associations of a peer to its new address, from which an authentic message has come. Those whose address
-    /// stays only get the new port. `numbers`: the highest sequence number so far, and when the association was added.
+    /// Moves the associations of a peer to its new address, from which an authentic message has come. Those whose
+    /// address stays only get the new port. `numbers`: the highest sequence number so far, and when the association was
+    /// added.
     pub(crate) fn move_to(
         &self,
         name: &str,
@@ -262,7 +263,7 @@ impl Peers {
         children.filter(is_before).map(|(id, _)| *id).collect()
     }
 
-    fn peer(&self, name: &str) -> Peer {
+    fn peer(&self, name: &str) -> KeyedPeer {
         self.all.get(name).cloned().unwrap_or_default()
     }
 
@@ -287,7 +288,7 @@ impl Peers {
     fn change(
         &self,
         name: &str,
-        mut after: Peer,
+        mut after: KeyedPeer,
         first: Vec<Command>,
         last: Vec<Command>,
     ) -> Result<Change, String> {

@@ -2,7 +2,7 @@
 
 use super::{Gateway, Next};
 use crate::control::{Answer, ClientId, Request};
-use crate::run::ike::Wanted;
+use crate::run::ike::AwaitedOutcome;
 
 impl Gateway {
     /// Answers a request, or has its client wait until the ike process has reported.
@@ -19,10 +19,10 @@ impl Gateway {
                 self.ask_why(id, &name);
                 return Next::Wait;
             }
-            Request::UpPeer(name) => return self.wait_for_peer(id, Wanted::Up(name)),
-            Request::DownPeer(name) => return self.wait_for_peer(id, Wanted::Down(name)),
+            Request::UpPeer(name) => return self.wait_for_peer(id, AwaitedOutcome::Up(name)),
+            Request::DownPeer(name) => return self.wait_for_peer(id, AwaitedOutcome::Down(name)),
             Request::RekeyPeer { name, ike } => {
-                return self.wait_for_peer(id, Wanted::Rekey { name, ike });
+                return self.wait_for_peer(id, AwaitedOutcome::Rekey { name, ike });
             }
             Request::Drops => Answer::Drops(self.drops()),
             Request::Explain(question) => Answer::Text(self.explain(&question)),
@@ -58,7 +58,7 @@ impl Gateway {
         Next::Wait
     }
 
-    fn wait_for_peer(&mut self, id: ClientId, wanted: Wanted) -> Next {
+    fn wait_for_peer(&mut self, id: ClientId, wanted: AwaitedOutcome) -> Next {
         self.command_peer(id, wanted);
         Next::Wait
     }

@@ -1,10 +1,11 @@
-//! Requests about peers. Most answers depend on what the ike process reports: the client waits, the main thread does not.
+//! Requests about peers. Most answers depend on what the ike process reports: the client waits, the main thread does
+//! not.
 
 use super::Gateway;
 use crate::control::{Answer, ClientId};
 use crate::events::What;
 use crate::ike::message::ToIke;
-use crate::run::ike::{Waiting, Wanted, peers_status, story_text};
+use crate::run::ike::{AwaitedOutcome, Waiting, peers_status, story_text};
 use crate::status::Status;
 use dataplane::clock::now;
 use ikev2::endpoint::{PeerReport, Story};
@@ -24,7 +25,7 @@ impl Gateway {
             ike.send(ToIke::Report { token }).then_some(token)
         });
         match asked {
-            Some(token) => self.wait_for(client, Wanted::Status(token), REPORT_TIMEOUT),
+            Some(token) => self.wait_for(client, AwaitedOutcome::Status(token), REPORT_TIMEOUT),
             None => {
                 let status = self.status_with(None);
                 self.server
@@ -57,12 +58,19 @@ impl Gateway {
         let token = ike.token();
         let connection = name.to_owned();
         ike.send(ToIke::Why { token, connection });
-        self.wait_for(client, Wanted::Why(token), REPORT_TIMEOUT);
+        self.wait_for(client, AwaitedOutcome::Why(token), REPORT_TIMEOUT);
     }
 
     /// Brings a peer up, takes it down, or rekeys it.
-    pub(in crate::run::main_loop) fn command_peer(&mut self, client: ClientId, wanted: Wanted) {
-        let (Wanted::Up(name) | Wanted::Down(name) | Wanted::Rekey { name, .. }) = &wanted else {
+    pub(in crate::run::main_loop) fn command_peer(
+        &mut self,
+        client: ClientId,
+        wanted: AwaitedOutcome,
+    ) {
+        let (AwaitedOutcome::Up(name)
+        | AwaitedOutcome::Down(name)
+        | AwaitedOutcome::Rekey { name, .. }) = &wanted
+        else {
             return;
         };
         if let Err(why) = self.check_peer(name) {
@@ -75,21 +83,21 @@ impl Gateway {
             .any(|(peer, _, child)| peer == name && !child.is_orphaned);
         let connection = name.clone();
         let message = match &wanted {
-            Wanted::Down(_) => ToIke::Down { connection },
-            Wanted::Rekey { ike, .. } => ToIke::Rekey {
+            AwaitedOutcome::Down(_) => ToIke::Down { connection },
+            AwaitedOutcome::Rekey { ike, .. } => ToIke::Rekey {
                 connection,
                 ike: *ike,
             },
             _ => ToIke::Up { connection },
         };
-        if matches!(wanted, Wanted::Rekey { .. }) && !is_up {
+        if matches!(wanted, AwaitedOutcome::Rekey { .. }) && !is_up {
             let why = format!("peer {name} is not up: `esplanade up {name}` brings it up");
             return self.server.answer(client, &Answer::Refused(why));
         }
         ike.send(message);
         let at_once = match &wanted {
-            Wanted::Up(name) if is_up => Some(format!("peer {name} is up already\n")),
-            Wanted::Down(name) if !is_up => Some(format!(
+            AwaitedOutcome::Up(name) if is_up => Some(format!("peer {name} is up already\n")),
+            AwaitedOutcome::Down(name) if !is_up => Some(format!(
                 "peer {name} is down, and its networks stay closed\n"
             )),
             _ => None,
@@ -124,7 +132,7 @@ impl Gateway {
         Ok(())
     }
 
-    fn wait_for(&mut self, client: ClientId, wanted: Wanted, time: Duration) {
+    fn wait_for(&mut self, client: ClientId, wanted: AwaitedOutcome, time: Duration) {
         if let Some(ike) = &mut self.ike {
             let deadline = Instant::now() + time;
             ike.waiting.push(Waiting {
@@ -146,7 +154,8 @@ impl Gateway {
     }
 
     pub(super) fn answer_report(&mut self, token: u64, reports: &[PeerReport]) {
-        for waiting in self.take_waiting(|waiting| waiting.wanted == Wanted::Status(token)) {
+        for waiting in self.take_waiting(|waiting| waiting.wanted == AwaitedOutcome::Status(token))
+        {
             let status = self.status_with(Some(reports));
             self.server
                 .answer(waiting.client, &Answer::Status(Box::new(status)));
@@ -158,7 +167,7 @@ impl Gateway {
             Some(story) => Answer::Text(story_text(story)),
             None => Answer::Refused("IKE knows no such peer".to_owned()),
         };
-        for waiting in self.take_waiting(|waiting| waiting.wanted == Wanted::Why(token)) {
+        for waiting in self.take_waiting(|waiting| waiting.wanted == AwaitedOutcome::Why(token)) {
             self.server.answer(waiting.client, &answer);
         }
     }
@@ -172,10 +181,13 @@ impl Gateway {
             _ => Answer::Text(format!("{what}\n")),
         };
         let is_it = |waiting: &Waiting| match (&waiting.wanted, what) {
-            (Wanted::Up(wanted), What::ChildUp { name, .. } | What::PeerFailed { name, .. })
-            | (Wanted::Down(wanted), What::PeerDown { name, .. })
+            (
+                AwaitedOutcome::Up(wanted),
+                What::ChildUp { name, .. } | What::PeerFailed { name, .. },
+            )
+            | (AwaitedOutcome::Down(wanted), What::PeerDown { name, .. })
             | (
-                Wanted::Rekey {
+                AwaitedOutcome::Rekey {
                     name: wanted,
                     ike: false,
                 },
@@ -185,7 +197,7 @@ impl Gateway {
                 },
             )
             | (
-                Wanted::Rekey {
+                AwaitedOutcome::Rekey {
                     name: wanted,
                     ike: true,
                 },
@@ -203,18 +215,18 @@ impl Gateway {
         let now = Instant::now();
         for waiting in self.take_waiting(|waiting| waiting.deadline <= now) {
             let answer = match &waiting.wanted {
-                Wanted::Status(_) => Answer::Status(Box::new(self.status_with(None))),
-                Wanted::Why(_) => {
+                AwaitedOutcome::Status(_) => Answer::Status(Box::new(self.status_with(None))),
+                AwaitedOutcome::Why(_) => {
                     Answer::Refused("the key exchange process does not answer".to_owned())
                 }
-                Wanted::Up(name) => Answer::Refused(format!(
+                AwaitedOutcome::Up(name) => Answer::Refused(format!(
                     "peer {name} is not up after {} s; attempts go on. `esplanade why {name}` shows each step",
                     COMMAND_TIMEOUT.as_secs()
                 )),
-                Wanted::Down(name) => Answer::Text(format!(
+                AwaitedOutcome::Down(name) => Answer::Text(format!(
                     "peer {name} is being taken down; it has not answered yet\n"
                 )),
-                Wanted::Rekey { name, .. } => Answer::Refused(format!(
+                AwaitedOutcome::Rekey { name, .. } => Answer::Refused(format!(
                     "peer {name} is not rekeyed after {} s. `esplanade why {name}` shows each step",
                     COMMAND_TIMEOUT.as_secs()
                 )),
