@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lifetime_ends_after_its_seconds_whatever_the_date_says() {
+    fn a_lifetime_ends_after_its_seconds_whatever_the_date_is() {
         let epoch = Epoch::at(time(1_800_000_000, 0), time(0, 0));
         let created = epoch.seconds(time(10, 0));
         // The date was set back by a year meanwhile: nothing here could see it.

@@ -32,7 +32,7 @@ fn every_message_is_printed_as_it_was_read() {
 }
 
 #[test]
-fn initial_messages_hold_what_rfc_7296_wants() {
+fn initial_messages_hold_what_rfc_7296_requires() {
     for exchange in exchanges() {
         for message in &exchange.messages[..2] {
             let message = Message::parse(message).unwrap();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn icvs_of_sha_2_are_half_the_output_as_rfc_4868_wants() {
+    fn icvs_of_sha_2_are_half_the_output_by_rfc_4868() {
         for name in ["hmac-sha2-256", "hmac-sha2-384", "hmac-sha2-512"] {
             let row = Integrity::named(name).unwrap();
             assert_eq!(row.icv_len * 2, row.output_len);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_weight_and_text_of_each() {
+    fn json_has_weight_and_text_of_each() {
         let text = json(&[
             finding(Weight::Poor, "a \"b\""),
             finding(Weight::Fatal, "c"),

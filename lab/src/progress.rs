@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_as_people_say_them() {
+    fn times_are_printed_in_minutes_and_seconds() {
         let shown = |seconds| length(Duration::from_secs(seconds));
         assert_eq!(
             [45, 130, 3000, 6000].map(shown),

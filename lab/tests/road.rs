@@ -287,7 +287,7 @@ fn an_absent_contender_is_recorded_once_with_its_remedy() {
 }
 
 #[test]
-fn nobody_is_called_absent_because_the_user_stopped_the_question() {
+fn no_contender_counts_as_absent_because_the_user_stopped_the_probe() {
     let run = run("abandoned", &[Behaviour::Plain, Behaviour::Abandoned], 3);
     assert!(run.summary.interrupted);
     assert_eq!(run.summary.records, []);
@@ -322,7 +322,7 @@ fn a_request_to_stop_keeps_what_there_is() {
 }
 
 #[test]
-fn the_table_says_ratio_cost_and_canary() {
+fn the_table_has_ratio_cost_and_canary() {
     let run = run("table", &[Behaviour::Plain, Behaviour::Secret], 3);
     let table = said(&run.summary.records);
     let secret = table

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_socket_tells_beside_a_packet_is_read_without_a_panic() {
+    fn control_messages_of_a_socket_are_read_without_a_panic() {
         replay("control_messages", control_messages);
     }
 }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tcp_train_says_its_header_length_and_whether_the_window_was_reduced() {
+    fn a_tcp_train_has_its_header_length_and_the_cwr_flag() {
         let offload = Offload {
             segmentation: Segmentation::Tcp { size: 1000 },
             checksum: SPOT,

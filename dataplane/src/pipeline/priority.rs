@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_may_not_claim_it_is_told_no_and_stands_as_before() {
+    fn a_thread_without_the_permission_gets_an_error_and_is_unchanged() {
         in_a_thread(|| {
             without_the_right();
             if is_allowed() {

@@ -51,7 +51,7 @@ fn both_ways_pass_every_packet_inline_and_with_workers() {
 }
 
 #[test]
-fn packets_that_no_policy_wants_are_told_as_dropped() {
+fn packets_without_a_policy_are_counted_as_dropped() {
     let mut bench = bench::outbound(database("").snapshot(), items(), BatchSize::default());
     bench.step_times(BRIEFLY).unwrap();
     assert!(bench.dropped() >= 64);

@@ -15,7 +15,7 @@ const NOW: u64 = 1_800_000_000;
 
 /// RFC 4303 3.3.3: the counter never wraps; the packet that would wrap it is not sent, and an event is raised.
 #[test]
-fn after_the_last_sequence_number_nothing_is_sent_and_somebody_is_told() {
+fn after_the_last_sequence_number_nothing_is_sent_and_an_event_is_published() {
     for suite in [gcm(), cbc_sha1()] {
         let mut world = World::tunnel(&suite, "esp");
         let snapshot = world.left_databases.load_full();
@@ -61,7 +61,7 @@ fn extended_numbers_go_on_behind_the_low_half() {
 }
 
 #[test]
-fn a_dummy_packet_is_swallowed_moves_the_window_and_looks_like_any_other() {
+fn a_dummy_packet_is_dropped_moves_the_window_and_is_not_distinguishable_on_the_wire() {
     for suite in [gcm(), cbc_sha1()] {
         let mut world = World::tunnel(&suite, "esp");
         let snapshot = world.left_databases.load_full();
@@ -171,7 +171,7 @@ fn transport_mode_behind_a_nat_arrives_with_checksums_that_fit_the_new_address()
 /// RFC 3948 3.1.2: without an ICV only the checksum inside shows whether the packet was changed, so that it must not be
 /// recomputed behind a NAT.
 #[test]
-fn without_authentication_a_checksum_is_left_to_whoever_receives_it() {
+fn without_authentication_a_checksum_is_left_to_the_receiver() {
     let mut world = behind_a_nat(false);
     world.left_in.put(datagram(1, 101), Offload::default());
     world.send();
@@ -183,7 +183,7 @@ fn without_authentication_a_checksum_is_left_to_whoever_receives_it() {
 }
 
 #[test]
-fn only_an_authentic_packet_says_that_its_sender_has_moved() {
+fn only_an_authentic_packet_moves_its_sender() {
     let mut world = World::tunnel(&gcm(), "esp-udp");
     let snapshot = world.right_databases.load_full();
     let sa = snapshot.sas().find(|sa| sa.config.id.spi.get() == 0x1001);

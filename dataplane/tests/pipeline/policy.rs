@@ -41,7 +41,7 @@ fn traffic_that_no_association_protects_never_leaves_and_is_counted_by_name() {
 }
 
 #[test]
-fn an_acquire_tells_which_policy_and_which_packet() {
+fn an_acquire_names_the_policy_and_the_packet() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hook = {
         let heard = Arc::clone(&heard);
@@ -133,7 +133,7 @@ fn a_hard_lifetime_is_never_overshot_not_even_within_a_train() {
 }
 
 #[test]
-fn in_transport_mode_a_packet_is_from_whom_its_association_is_from() {
+fn in_transport_mode_the_source_of_a_packet_is_that_of_its_association() {
     for protocol in ["esp", "esp-udp"] {
         let text = |near: &str, direction| {
             format!(

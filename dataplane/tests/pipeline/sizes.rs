@@ -23,7 +23,7 @@ fn with_df(mut packet: Vec<u8>, df: bool) -> Vec<u8> {
 const INNER: usize = 1500 - 20 - 8 - 8 - 8 - 16 - 2;
 
 #[test]
-fn a_packet_that_must_not_be_cut_is_refused_and_its_sender_hears_what_fits() {
+fn a_packet_that_must_not_be_fragmented_is_refused_and_its_sender_gets_the_mtu() {
     let mut world = world(1500);
     let fits = with_df(datagram(1, INNER - 28), true);
     let does_not = with_df(datagram(2, INNER - 27), true);

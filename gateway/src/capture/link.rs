@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_short_frames_and_unknown_links_are_told_apart() {
+    fn other_protocols_short_frames_and_unknown_links_are_distinguished() {
         assert_eq!(
             content(ETHERNET, &ethernet(&[0x08, 0x06], &[0; 28])),
             FrameContent::Other

@@ -225,7 +225,7 @@ fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
 }
 
 #[test]
-fn a_datagram_to_a_port_of_somebody_else_is_passed_by() {
+fn a_datagram_to_another_programs_port_is_skipped() {
     let (_, sealed) = go(&capture(&[inner(99)]), &tunnel(), Operation::Seal);
     let to_port = |port: u16| {
         let mut packet = sealed[0].clone();

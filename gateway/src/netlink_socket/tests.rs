@@ -39,7 +39,7 @@ fn take(flags: u16, datagrams: &[Vec<u8>]) -> io::Result<(usize, Option<Vec<u8>>
 }
 
 #[test]
-fn several_messages_of_one_datagram_are_told_apart_and_a_cut_one_ends_it() {
+fn several_messages_of_one_datagram_are_separated_and_a_cut_one_ends_it() {
     let mut bytes = [
         message(24, 0, 1, &[1, 2, 3]),
         message(20, 0, 1, &[4]),

@@ -94,7 +94,7 @@ fn sends_by(plane: &Recorder) -> u32 {
 }
 
 #[test]
-fn the_new_keys_send_once_the_peer_is_heard_and_the_old_ones_go_once_they_are_silent() {
+fn the_new_keys_send_once_the_peer_uses_them_and_the_old_ones_are_deleted_once_unused() {
     let mut plane = gateway(&pair(300));
     let mut progress = begin(&mut plane, &pair(400), NEVER);
     assert_eq!(spis(&plane), [300, 301, 400, 401]);
@@ -117,7 +117,7 @@ fn the_new_keys_send_once_the_peer_is_heard_and_the_old_ones_go_once_they_are_si
 }
 
 #[test]
-fn a_peer_that_is_never_heard_is_told_of_once_and_the_old_keys_go_on() {
+fn a_peer_that_never_sends_is_reported_once_and_the_old_keys_stay_in_use() {
     let mut plane = gateway(&pair(300));
     let mut progress = begin(&mut plane, &pair(400), NEVER);
     let turns: Vec<_> = (101..1000)
@@ -137,7 +137,7 @@ fn a_peer_that_is_never_heard_is_told_of_once_and_the_old_keys_go_on() {
 }
 
 #[test]
-fn what_was_forced_keeps_the_old_keys_until_the_peer_is_heard_and_can_be_taken_back() {
+fn what_was_forced_keeps_the_old_keys_until_the_peer_sends_and_can_be_undone() {
     let mut plane = gateway(&pair(300));
     let pace = Pace {
         wait: Some(5),

@@ -174,7 +174,7 @@ fn drops_are_added_up_by_reason_and_what_rules_refused_counts_with_them() {
 }
 
 #[test]
-fn each_direction_is_told_with_its_own_figures() {
+fn each_direction_is_printed_with_its_own_figures() {
     use dataplane::pipeline::governor::{Workers, report_cell};
     let report = |workers, serial_ns| {
         let mut report = *report_cell(Workers::Forced(workers)).lock().unwrap();
@@ -219,7 +219,7 @@ fn each_direction_is_told_with_its_own_figures() {
 }
 
 #[test]
-fn each_ability_of_the_device_is_told_for_its_own_direction() {
+fn each_offload_of_the_device_is_printed_for_its_own_direction() {
     let takes = |tcp_v4, tcp_v6, udp| TrainKinds {
         tcp_v4,
         tcp_v6,
@@ -245,7 +245,7 @@ fn each_ability_of_the_device_is_told_for_its_own_direction() {
 }
 
 #[test]
-fn memory_is_told_in_bytes_as_the_kernel_counts_it() {
+fn memory_is_printed_in_bytes_as_the_kernel_counts_it() {
     // This program with its tables of tests is larger than a megabyte and smaller than a machine.
     let peak = peak_memory();
     assert!((1 << 20..1 << 40).contains(&peak), "{peak}");
@@ -253,7 +253,7 @@ fn memory_is_told_in_bytes_as_the_kernel_counts_it() {
 }
 
 #[test]
-fn a_new_rival_is_told_once_with_who_carries_and_who_does_not() {
+fn a_new_competing_association_is_reported_once_with_the_one_that_carries() {
     let mut plane = Recorder::default();
     let first = apply(&mut plane, TUNNEL);
     assert_eq!(rivals(&first, &first), Vec::<String>::new());
@@ -340,7 +340,7 @@ fn explain_names_policy_association_and_outcome() {
 }
 
 #[test]
-fn explain_tells_what_is_dropped_from_what_is_let_through() {
+fn explain_distinguishes_what_is_dropped_from_what_is_let_through() {
     let question = Explain {
         source: "10.1.0.2".parse().unwrap(),
         destination: "10.2.0.2".parse().unwrap(),

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn who_quotes_a_recent_packet_is_believed_and_nobody_else() {
+    fn only_an_icmp_error_that_quotes_a_recent_packet_counts() {
         assert_eq!(validated(1300, 0x1001, 99), Some(1300));
         for (spi, sequence) in [(0x1001, 101), (0x1001, 0xffff_0000), (0x1002, 99), (0, 0)] {
             assert_eq!(validated(1300, spi, sequence), None, "{spi:#x} {sequence}");

@@ -104,7 +104,7 @@ mod tests {
     use crate::routes::DEFAULT_MARK;
 
     #[test]
-    fn another_device_table_or_mark_is_told_before_anything_stops() {
+    fn another_device_table_or_mark_is_refused_before_anything_stops() {
         let site = Site::new("esp0", None, DEFAULT_MARK).ok().unwrap();
         let same = Status {
             tun: "esp0".to_owned(),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_its_last_semicolon_is_shown_to_who_complains() {
+    fn a_text_without_its_last_semicolon_is_shown_in_the_error() {
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(b"dump; flush").unwrap();
         drop(writer);

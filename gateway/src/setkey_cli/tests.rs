@@ -151,7 +151,7 @@ fn a_dump_is_shown_as_the_gateway_words_it() {
 }
 
 #[test]
-fn a_refusal_is_told_and_is_a_failure() {
+fn a_refusal_is_printed_and_is_a_failure() {
     let folder = Folder::new();
     let gateway = folder.gateway(r#"{"refused":"there is such an association already"}"#);
     let outcome = folder.setkey(&["-F"]);
@@ -161,7 +161,7 @@ fn a_refusal_is_told_and_is_a_failure() {
 }
 
 #[test]
-fn a_warning_is_told_once_though_both_ends_find_it() {
+fn a_warning_is_printed_once_though_both_ends_find_it() {
     let folder = Folder::new();
     let path = folder.file("spdadd ::/0 ::/0 any -P out entrust;");
     let gateway = folder.gateway(

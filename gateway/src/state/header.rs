@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_of_later_is_told() {
+    fn a_later_layout_is_named_in_the_error() {
         let mut page = header(1).encode();
         page[16..24].copy_from_slice(&7u64.to_le_bytes());
         let sum = checksum(&page[..PAGE - 8]);

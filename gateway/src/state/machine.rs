@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_known_on_both_sides_tells_machines_apart() {
+    fn only_marks_present_on_both_sides_distinguish_machines() {
         let here = machine([1, 2, 3, 4]);
         for (there, foreign) in [
             ([1, 2, 3, 4], None),

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_go_on_in_the_same_boot_whatever_the_date_says() {
+    fn lifetimes_continue_in_the_same_boot_whatever_the_date_is() {
         let kept = SavedCounters {
             created: 1_800_000_000,
             first_used: 1_800_000_010,

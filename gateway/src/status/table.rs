@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_direction_tells_how_it_works_and_why_and_what_that_costs() {
+    fn a_direction_is_shown_with_its_mode_its_reason_and_its_cost() {
         let mut told = LaneStatus {
             direction: "inbound".to_owned(),
             why: "one thread keeps up, busy 3 % of the time".to_owned(),

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times_are_told_in_the_largest_unit_that_fits() {
+    fn numbers_and_times_are_printed_in_the_largest_unit_that_fits() {
         assert_eq!(scaled(999, "B"), "999 B");
         assert_eq!(scaled(1_500_000, "B"), "1.5 MB");
         assert_eq!(duration(59), "59 s");

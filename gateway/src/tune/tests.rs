@@ -124,7 +124,7 @@ fn changed(from: &str, to: &str) -> What {
 }
 
 #[test]
-fn names_are_unique_and_each_row_says_why() {
+fn names_are_unique_and_each_row_has_its_reason() {
     for (place, setting) in SETTINGS.iter().enumerate() {
         assert!(!setting.reason.is_empty());
         let same = SETTINGS[..place]
@@ -354,7 +354,7 @@ fn the_first_old_value_wins() {
 }
 
 #[test]
-fn what_somebody_else_has_set_since_is_left_alone_unless_forced() {
+fn what_another_program_has_set_since_is_left_alone_unless_forced() {
     let tree = Tree::new();
     tree.apply(&["rmem_max", "tcp.sack"]);
     tree.put("proc/sys/net/core/rmem_max", "9999999\n");
@@ -395,7 +395,7 @@ fn a_run_that_was_killed_half_way_is_put_back_too() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_and_not_remembered() {
+fn what_the_kernel_refuses_is_reported_and_not_recorded() {
     let tree = Tree::new();
     let path = tree.0.join("proc/sys/net/core/rmem_max");
     let rows = {
@@ -436,7 +436,7 @@ fn another_start_of_the_machine_and_another_network_are_kept_apart() {
 }
 
 #[test]
-fn a_damaged_file_is_an_error_that_says_what_to_do() {
+fn a_damaged_file_is_an_error_with_its_remedy() {
     let tree = Tree::new();
     tree.put("state/tune.json", "{\"boot\":");
     let error = State::load(&tree.state(), "one").unwrap_err().to_string();
@@ -539,7 +539,7 @@ fn a_gain_is_the_median_of_ratios_of_rounds_that_both_were_measured_in() {
 }
 
 #[test]
-fn few_pairs_are_said_to_be_few_and_another_machine_another() {
+fn few_pairs_and_another_machine_are_named_in_the_report() {
     let tree = Tree::new();
     let base = [("part", "as-it-is")];
     let level = [("part", "coalescing"), ("gro_flush_timeout_ns", "20000")];

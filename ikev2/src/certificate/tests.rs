@@ -80,7 +80,7 @@ fn chains_are_judged_as_wanted_and_the_certificate_at_fault_is_named() {
 }
 
 #[test]
-fn nobody_is_trusted_without_a_root_or_a_certificate() {
+fn no_peer_is_authenticated_without_a_root_or_a_certificate() {
     let case = &file().cases[0];
     let now = UnixTime::since_unix_epoch(Duration::from_secs(file().now));
     let failure = Trust::default().validate(&case.chain(), now).unwrap_err();

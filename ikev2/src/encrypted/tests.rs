@@ -146,7 +146,7 @@ fn a_message_of_more_fragments_than_a_peer_would_join_is_not_sent() {
 }
 
 #[test]
-fn what_is_authentic_but_malformed_is_told_from_what_is_not_authentic() {
+fn what_is_authentic_but_malformed_is_distinguished_from_what_is_not_authentic() {
     let encryption = Encryption::named("aes-gcm-16").unwrap();
     let mut sealer = Sealer::new(key(encryption, None));
     // A nonce payload of 3 bytes, which printing lets pass.

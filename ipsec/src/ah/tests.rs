@@ -74,7 +74,7 @@ fn open(sa: &Sa, packet: &[u8]) -> Result<Vec<u8>, Dropped> {
 }
 
 #[test]
-fn every_algorithm_signs_what_it_then_believes_over_both_versions() {
+fn every_algorithm_signs_what_it_then_verifies_over_both_versions() {
     for row in Integrity::all() {
         for destination in ["192.0.2.2", "2001:db8::2"] {
             for esn in [false, true] {

@@ -241,7 +241,7 @@ fn the_end_of_the_hop_limit_is_time_exceeded_with_a_quotation() {
 }
 
 #[test]
-fn nobody_is_told_where_rfc_1122_and_rfc_4443_forbid_it() {
+fn no_icmp_error_is_sent_where_rfc_1122_and_rfc_4443_forbid_it() {
     let v4 = |source: [u8; 4], destination: [u8; 4]| (source.into(), destination.into());
     let host = [10, 0, 0, 1];
     let mut forbidden = vec![
@@ -284,7 +284,7 @@ fn nobody_is_told_where_rfc_1122_and_rfc_4443_forbid_it() {
 }
 
 #[test]
-fn somebody_is_told_about_pings_and_ipv6_multicast_but_not_across_families() {
+fn icmp_errors_are_sent_about_pings_and_ipv6_multicast_but_not_across_families() {
     let mut out = Vec::new();
     let mut ping = packet(V4, 1, 100, true);
     ping[20] = 8;
@@ -330,7 +330,7 @@ fn a_complaint_about_a_recent_packet_of_ours_lowers_the_path_mtu() {
 }
 
 #[test]
-fn a_complaint_that_anybody_could_have_made_up_is_not_believed() {
+fn an_icmp_error_that_can_be_forged_is_not_accepted() {
     let sa = sa(V4, Some(PORTS));
     let genuine = TooBigMessage::read(&complaint_of_a_router(&sa, 0x1001, 1000, 1400)).unwrap();
     let highest = SequenceNumber(1000);
@@ -525,7 +525,7 @@ fn a_syn_announces_no_more_than_the_tunnel_carries_whatever_stands_before_the_op
 }
 
 #[test]
-fn an_unfinished_checksum_is_left_to_who_finishes_it() {
+fn an_unfinished_checksum_is_left_to_the_offload() {
     let mut packet = segment(true, true, &[TcpOptionElement::MaximumSegmentSize(1460)]);
     let before = packet.clone();
     assert!(clamp_mss(&mut packet, 1400, TcpChecksum::Unfinished));

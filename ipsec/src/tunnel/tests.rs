@@ -233,7 +233,7 @@ fn datagram(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn ike_and_keepalives_are_told_from_esp() {
+fn ike_and_keepalives_are_distinguished_from_esp() {
     for (payload, expected) in [
         (&[0, 0, 0, 0, 1, 2, 3, 4][..], Err(Dropped::Unsupported)),
         (&[0, 0, 0, 0], Err(Dropped::Unsupported)),
@@ -334,7 +334,7 @@ const FIGURE_4: [(u8, [Option<u8>; 4]); 4] = [
 ];
 
 #[test]
-fn all_sixteen_combinations_of_ecn_leave_the_tunnel_as_rfc_6040_says() {
+fn all_sixteen_combinations_of_ecn_leave_the_tunnel_by_rfc_6040() {
     for v4 in [true, false] {
         for (inner_ecn, row) in FIGURE_4 {
             for (outer_ecn, expected) in [0b00, 0b10, 0b01, 0b11].into_iter().zip(row) {
@@ -370,7 +370,7 @@ fn what_is_no_ip_packet_cannot_take_an_ecn_field() {
 }
 
 #[test]
-fn an_outer_header_that_packets_share_tells_nothing_of_them() {
+fn an_outer_header_that_packets_share_has_fixed_fields() {
     let sa = SaConfig {
         aggfrag: Some(Aggfrag::default()),
         ..sa(V4)

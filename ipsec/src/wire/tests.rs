@@ -130,7 +130,7 @@ fn the_esp_header_of_a_printed_packet_is_read() {
 }
 
 #[test]
-fn ipv4_options_are_told_apart_and_end_where_they_overrun() {
+fn ipv4_options_are_separated_and_end_where_they_overrun() {
     let options = [1, 7, 3, 9, 0x94, 4, 0, 0, 0, 0, 0, 0];
     let read: Vec<_> = Ipv4Options::of(&options).collect();
     assert_eq!(
@@ -146,7 +146,7 @@ fn ipv4_options_are_told_apart_and_end_where_they_overrun() {
 }
 
 #[test]
-fn ipv6_options_are_told_apart_and_end_where_they_overrun() {
+fn ipv6_options_are_separated_and_end_where_they_overrun() {
     let header = [59, 1, 0, 5, 2, 0xaa, 0xbb, 1, 0, 0xc2, 4, 0, 0, 0, 0, 0];
     let read: Vec<_> = Options::of(&header).collect();
     let option = |kind, data_at, data_len| {
@@ -182,7 +182,7 @@ fn a_udp_checksum_of_zero_is_written_as_ffff() {
 }
 
 #[test]
-fn what_udp_carries_on_its_esp_port_is_told_by_its_first_bytes() {
+fn what_udp_carries_on_its_esp_port_is_classified_by_its_first_bytes() {
     for (payload, expected) in [
         (&[0xff][..], Encapsulated::Keepalive),
         (&[0, 0, 0, 0], Encapsulated::Ike),

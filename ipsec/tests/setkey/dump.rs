@@ -117,7 +117,7 @@ fn local_time_is_the_callers_affair() {
 }
 
 #[test]
-fn an_empty_database_says_so() {
+fn an_empty_database_prints_that_it_is_empty() {
     assert_eq!(text(&[], false), "No SAD entries.\n");
     assert_eq!(dump_policies(&[], &context(false)), "No SPD entries.\n");
 }

@@ -108,7 +108,7 @@ fn every_key_length_of_every_integrity_algorithm_is_accepted_or_refused_as_the_t
 }
 
 #[test]
-fn a_command_knows_where_it_was_written() {
+fn a_command_has_its_place_in_the_text() {
     let text =
         "flush;\nadd 192.0.2.1 192.0.2.2 esp 0x1000 -E null;\nspdadd ::/0 ::/0 any -P in none;";
     let lowered = obeyed(text);
@@ -123,7 +123,7 @@ fn a_command_knows_where_it_was_written() {
 }
 
 #[test]
-fn an_association_without_options_is_as_the_manual_says() {
+fn an_association_without_options_is_as_in_the_manual() {
     let config = only_sa(
         "add 10.0.11.41 10.0.11.33 esp 0x10001 -E des-cbc 0x3ffe05014819ffff -A hmac-md5 \"authentication!!\";",
     );
@@ -271,7 +271,7 @@ fn aggregation_reaches_its_fields_and_is_refused_where_it_means_nothing() {
 }
 
 #[test]
-fn esp_in_udp_uses_port_4500_unless_told_otherwise() {
+fn esp_in_udp_uses_port_4500_by_default() {
     let udp = |source_port, destination_port| {
         Some(UdpEncapsulation {
             source_port,
@@ -362,7 +362,7 @@ fn an_in_policy_brings_a_fwd_policy_unless_the_kernels_way_is_asked_for() {
 }
 
 #[test]
-fn a_selector_says_what_its_words_say() {
+fn a_selector_has_what_its_words_mean() {
     let port = |number, source_port, destination_port| Upper::Protocol {
         number,
         source_port,

@@ -64,7 +64,7 @@ fn the_lower_end_decides_and_not_the_mean() {
 }
 
 #[test]
-fn one_pair_is_too_few_to_say_met_or_not() {
+fn one_pair_is_too_few_for_met_or_missed() {
     let mut records = rounds();
     records.retain(|record| record.round == 1);
     for at_least in [2.0, 3.0] {

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn an_association_of_two_families_says_so() {
+    fn an_association_of_two_families_has_the_flag_for_it() {
         let batch = |words: &str, esn| {
             let map = Addresses::of(Layout::Gateways, Families::read(words).unwrap());
             xfrm("aes-128-gcm", esn).batch(Side::Left, &map)

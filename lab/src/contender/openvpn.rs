@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gateway_knows_the_other_by_its_fingerprint_and_leaves_room_on_the_wire() {
+    fn each_gateway_checks_the_others_fingerprint_and_leaves_room_on_the_wire() {
         let openvpn = OpenVpn::new(suite::find("aes-128-gcm").unwrap()).unwrap();
         let (left, right) = (identity("left"), identity("right"));
         let text = openvpn.configuration(Side::Left, &Addresses::default(), 1500, &left, &right);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn key_and_certificate_are_told_apart() {
+    fn key_and_certificate_are_distinguished() {
         let both = "-----BEGIN PRIVATE KEY-----\nk\n-----BEGIN CERTIFICATE-----\nc\n";
         let (key, certificate) = split(both).unwrap();
         assert!(key.ends_with("k\n") && certificate.ends_with("c\n"));

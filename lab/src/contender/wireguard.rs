@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gateway_is_told_its_own_key_and_the_other_end() {
+    fn each_gateway_is_given_its_own_key_and_the_other_end() {
         let left = configuration(Side::Left, &Addresses::default());
         assert!(left.contains(&format!("private_key={}\n", KEYS[0].0)));
         assert!(left.contains(&format!("public_key={}\n", KEYS[1].1)));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_is_measured_as_often_as_is_said() {
+    fn the_loopback_is_measured_the_stated_number_of_times() {
         let rates = transfers().unwrap();
         assert_eq!(rates.len(), TRANSFERS);
         assert!(rates.iter().all(|rate| *rate > 0.0));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_loss_is_verified_once_and_much_is_believed() {
+    fn a_little_loss_is_verified_once_and_much_is_accepted_at_once() {
         let full = |rate| Step { rate, full: true };
         let mut search = RateSearch::new(1e6, 1e6, 0.0, 10);
         search.short = None;

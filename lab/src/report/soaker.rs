@@ -241,7 +241,7 @@ mod tests {
     use crate::report::fixture;
 
     #[test]
-    fn a_soaker_s_trial_is_told_beside_what_the_kernel_counted_in_it() {
+    fn a_soaker_s_trial_is_shown_beside_what_the_kernel_counted_in_it() {
         let mut records = fixture::cell("plain", 0, &[], &[1e9, 3e9]);
         let readings = [
             ("soaker.load_ratio", 0.3),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn many_cells_are_a_table_alone_and_doubts_are_told_once() {
+    fn many_cells_are_a_table_alone_and_doubts_are_listed_once() {
         let page = page(&soaked(MAX_BARS + 1, 0.05));
         assert!(!page.contains("<figure") && page.contains("<table>"));
         assert_eq!(page.matches("the soaker ran faster").count(), 1);

@@ -155,7 +155,7 @@ fn measuring_stops_when_netperf_would_stop() {
 }
 
 #[test]
-fn the_interval_of_a_mean_covers_it_as_often_as_it_says() {
+fn the_interval_of_a_mean_covers_it_as_often_as_its_level() {
     let mut seeded = SplitMix64::new(20_261_121);
     let mut uniform = || (seeded.bits() >> 11) as f64 / (1u64 << 53) as f64;
     let covered = (0..4000).filter(|_| {

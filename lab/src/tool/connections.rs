@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_a_loss_and_no_error() {
+    fn a_server_that_does_not_answer_is_a_loss_and_no_error() {
         let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
         let found = connect(at.unwrap(), 64, 5, 1).unwrap();
         assert!(found.asked > 0 && found.lost == found.asked, "{found:?}");

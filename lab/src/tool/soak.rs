@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_back_as_it_was_said() {
+    fn a_line_is_read_back_as_it_was_written() {
         let spinning = Spinning {
             cpu: 3,
             units_per_s: 118_234.125,

@@ -63,7 +63,7 @@ fn one_saturated_thread_is_named_with_its_gateway() {
 }
 
 #[test]
-fn a_busy_machine_is_told_apart_by_where_the_gateways_spend_their_time() {
+fn the_limit_of_a_busy_machine_is_named_by_where_the_gateways_spend_their_time() {
     let busy = |user, system| {
         limit(
             &[],
@@ -150,7 +150,7 @@ fn single_questions_fill_nothing() {
 }
 
 #[test]
-fn losses_are_told_by_place_and_the_tunnels_own_reasons() {
+fn losses_are_listed_by_place_and_by_the_tunnels_own_reasons() {
     let rows: [(&[(&str, f64)], &str); 5] = [
         (
             &[("drops.replayed", 700.0), ("drops.no-sa", 300.0)],
@@ -192,7 +192,7 @@ fn profiled(shares: &[(&str, f64)]) -> Vec<(&'static str, f64)> {
 }
 
 #[test]
-fn a_profile_tells_what_a_busy_machine_was_busy_with() {
+fn a_profile_names_what_a_busy_machine_was_busy_with() {
     let rows: [(&[(&str, f64)], &str); 7] = [
         (
             &[
@@ -259,7 +259,7 @@ fn an_endpoint_that_fills_a_processor_is_the_limit_though_others_idle() {
 }
 
 #[test]
-fn without_a_profile_cipher_and_headers_are_not_told_apart_and_that_is_said() {
+fn without_a_profile_cipher_and_headers_are_one_limit_and_its_text_names_both() {
     let times = [
         ("machine.idle_s", 0.0),
         ("machine.irq_s", 0.0),
@@ -343,7 +343,7 @@ fn of_two_gateways_under_a_share_the_one_that_was_stopped_more_is_named() {
 }
 
 #[test]
-fn time_in_ticks_stands_in_for_threads_that_nobody_could_read() {
+fn time_in_ticks_stands_in_for_threads_that_could_not_be_read() {
     let mut pairs = shared("left", 0.5, 0.0, 200.0, 20.0).to_vec();
     pairs.extend([("left.cpu.user_s", 0.2), ("left.cpu.system_s", 0.29)]);
     assert_eq!(limit(&[], &pairs), "share");

@@ -28,7 +28,7 @@ fn under_a_soaker(name: &str, program: &str, behaviours: &[Behaviour]) -> Run {
 }
 
 #[test]
-fn a_soaker_says_the_load_and_what_the_kernel_hides_of_it_and_judges_no_limit() {
+fn a_soaker_reports_the_load_and_what_the_kernel_hides_of_it_and_judges_no_limit() {
     let run = under_a_soaker("soaker", "lab", &[Behaviour::Plain, Behaviour::Secret]);
     let records = &run.summary.records;
     assert_eq!(records.len(), 4);

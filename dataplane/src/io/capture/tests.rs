@@ -208,7 +208,7 @@ fn a_full_disk_ends_the_capture_and_not_the_traffic() {
 }
 
 #[test]
-fn a_reader_of_other_hands_understands_the_file() {
+fn an_independent_reader_reads_the_file() {
     let path = std::env::temp_dir().join(format!("dataplane-tap-{}.pcap", std::process::id()));
     let tap = Capture::create(&path, 10).unwrap();
     let again = Capture::create(&path, 10);

@@ -432,7 +432,7 @@ fn nothing_leaves_by_another_device_or_for_this_host() {
 }
 
 #[test]
-fn senders_beyond_the_tunnel_hear_of_the_last_hop_and_of_what_fits() {
+fn senders_beyond_the_tunnel_get_icmp_errors_for_hop_limit_and_size() {
     isolated(|| {
         let mut router = router(NativeIo::Packet);
         let narrow = NextHop {

@@ -117,7 +117,7 @@ fn a_patient_sink_refuses_at_once_what_no_patience_makes_room_for() {
 }
 
 #[test]
-fn a_sink_says_which_trains_it_takes() {
+fn a_sink_declares_which_trains_it_takes() {
     let (sink, _source) = queue::<Offload>(1000, 8).unwrap();
     assert_eq!(sink.train_kinds(), ALL_TRAINS);
     let some = TrainKinds {

@@ -386,7 +386,7 @@ fn receive_soon(source: &mut dyn ProtectedSource) -> bool {
 }
 
 #[test]
-fn a_header_with_a_wrong_checksum_is_counted_and_not_believed() {
+fn a_header_with_a_wrong_checksum_is_counted_and_dropped() {
     isolated(|| {
         let other = Namespace::new();
         cable(&other, 1500);

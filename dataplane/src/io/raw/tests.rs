@@ -310,7 +310,7 @@ fn written_packets_that_are_too_big_are_cut_here_or_refused() {
 }
 
 #[test]
-fn the_kernel_answers_packets_only_while_nobody_listens() {
+fn the_kernel_answers_packets_only_while_no_socket_receives_them() {
     isolated(|| {
         let other = Namespace::new();
         cable(&other, 1500);

@@ -390,7 +390,7 @@ fn a_wake_ends_the_sleep_of_the_source() {
 }
 
 #[test]
-fn a_name_in_use_is_refused_whoever_uses_it() {
+fn a_name_in_use_is_refused() {
     isolated(|| {
         let options = TunOptions::named("espt0");
         let _first = open(&options);
@@ -447,7 +447,7 @@ fn a_persistent_device_is_attached_to_and_survives() {
 }
 
 #[test]
-fn without_privilege_the_refusal_says_what_is_missing() {
+fn without_privilege_the_refusal_names_what_is_missing() {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
     isolated(|| {
         std::thread::spawn(|| {

@@ -189,7 +189,7 @@ fn what_is_delivered_by_a_number_comes_out_of_its_device_and_of_no_other() {
 }
 
 #[test]
-fn a_device_that_somebody_deletes_is_let_go_of_and_the_others_go_on() {
+fn a_device_that_another_program_deletes_is_released_and_the_others_continue() {
     isolated(|| {
         let tunnels = TunDevices::default();
         let first = four_devices(&tunnels);

@@ -282,7 +282,7 @@ fn without_the_dont_fragment_bit_large_packets_arrive_in_fragments() {
 }
 
 #[test]
-fn a_router_that_asks_for_smaller_packets_is_heard() {
+fn an_icmp_error_of_a_router_lowers_the_path_mtu() {
     isolated(|| {
         let (router, far) = (Namespace::new(), Namespace::new());
         cable(&router, 1500);

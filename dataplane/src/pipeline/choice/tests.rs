@@ -140,7 +140,7 @@ fn each_kind_of_load_settles_where_it_is_carried_best() {
 }
 
 #[test]
-fn nobody_knows_what_others_do_and_the_trial_decides() {
+fn without_a_measure_of_other_load_the_trial_decides() {
     for (efficiency, workers) in [(0.95, 1), (0.5, 0)] {
         let world = World { efficiency, ..DEAR };
         let mut chooser = Chooser::new(1);

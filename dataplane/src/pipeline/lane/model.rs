@@ -112,7 +112,7 @@ fn a_full_ring_makes_the_producer_help_or_wait_and_goes_on() {
 }
 
 #[test]
-fn a_sleeping_worker_hears_of_a_backlog_and_of_the_end() {
+fn a_sleeping_worker_is_woken_by_a_backlog_and_by_the_end() {
     explore(2, || {
         let (mut producer, done, work_ready) = lane(2);
         let stop = Arc::new(AtomicBool::new(false));

@@ -21,7 +21,7 @@ fn a_backlog_is_found_by_the_number_of_its_processor() {
 }
 
 #[test]
-fn the_kernel_tells_the_backlog_of_each_processor_that_may_be_used() {
+fn the_backlog_of_each_allowed_processor_is_read_from_the_kernel() {
     let mut backlogs = Backlogs::open().unwrap();
     // A first look with too little room grows it.
     backlogs.text = vec![0; 7];

@@ -88,7 +88,7 @@ fn a_link_in_place_of_a_file_is_not_followed() {
 }
 
 #[test]
-fn a_pipe_in_place_of_a_file_holds_nobody_up() {
+fn a_pipe_in_place_of_a_file_blocks_nothing() {
     let place = Place::new("pipe");
     let folder = Folder::make(&place.socket()).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, place.file("state"), Mode::RUSR).unwrap();

@@ -103,7 +103,7 @@ fn each_client_gets_the_answer_to_its_own_request() {
 }
 
 #[test]
-fn a_client_that_dawdles_holds_up_nobody() {
+fn a_slow_client_delays_no_other() {
     let folder = Place::new("slow");
     let server = bind(&folder).unwrap();
     let mut slow = UnixStream::connect(folder.socket()).unwrap();
@@ -170,7 +170,7 @@ fn nonsense_is_answered_and_leads_to_nothing() {
 }
 
 #[test]
-fn listeners_hear_every_event_until_they_leave() {
+fn listeners_get_every_event_until_they_disconnect() {
     let folder = Place::new("events");
     let mut server = bind(&folder).unwrap();
     let path = folder.socket();
@@ -199,7 +199,7 @@ fn listeners_hear_every_event_until_they_leave() {
 }
 
 #[test]
-fn listeners_leave_places_for_whoever_asks() {
+fn listeners_leave_places_for_requests() {
     let folder = Place::new("places");
     let mut server = bind(&folder).unwrap();
     let mut listeners = Vec::new();
@@ -229,7 +229,7 @@ fn listeners_leave_places_for_whoever_asks() {
 }
 
 #[test]
-fn a_client_too_many_is_told_so() {
+fn a_client_too_many_gets_an_error() {
     let folder = Place::new("full");
     let mut server = bind(&folder).unwrap();
     let connect = |_| UnixStream::connect(folder.socket()).unwrap();

@@ -101,7 +101,7 @@ fn what_cannot_be_taken_back_at_once_is_tried_at_every_tick() {
 }
 
 #[test]
-fn what_ends_is_told_even_where_the_kernel_cannot_follow() {
+fn what_ends_is_reported_even_where_the_kernel_refuses_the_change() {
     let mut plane = OwnPlane::new(Pretend::default(), || 1_000_000, || 4);
     let mortal = TUNNEL.replace("-r 64", "-r 64 -lh 10");
     plane.apply(&commands(&mortal)).unwrap();

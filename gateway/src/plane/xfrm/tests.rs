@@ -187,7 +187,7 @@ fn a_living_association_takes_new_lifetimes_and_no_new_keys() {
 }
 
 #[test]
-fn a_kernel_without_xfrm_says_what_to_do() {
+fn a_kernel_without_xfrm_is_an_error_with_its_remedy() {
     let refusal = Refusal::of(libc::EPROTONOSUPPORT).to_string();
     assert!(
         refusal.contains("modprobe") && refusal.contains("esplanade run"),

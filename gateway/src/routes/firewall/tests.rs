@@ -244,7 +244,7 @@ fn what_a_link_needs_passes_policies_over_everything() {
 }
 
 #[test]
-fn marks_are_set_in_prerouting_only_where_rules_cannot_tell() {
+fn marks_are_set_in_prerouting_only_where_rules_cannot_decide() {
     let chains = ruleset(&site(), &plan()).chains;
     assert!(chains.iter().all(|chain| chain.name != "marking"));
     let echo = Upper::Icmp {

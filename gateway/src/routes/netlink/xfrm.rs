@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_gives_back_what_it_was_told_in_both_lists_and_families() {
+    fn the_kernel_returns_what_was_installed_in_both_lists_and_families() {
         let Ok(xfrm) = Xfrm::open() else {
             return;
         };

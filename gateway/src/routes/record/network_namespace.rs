@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_found_again_and_told_from_others() {
+    fn a_namespace_is_found_again_and_distinguished_from_others() {
         let here = NetworkNamespace::here().unwrap();
         assert_eq!(here.seen_from_here().unwrap(), NamespaceState::Here);
         let earlier = NetworkNamespace {

@@ -66,7 +66,7 @@ mod tests {
     use crate::replay::replay;
 
     #[test]
-    fn nobody_is_believed_about_a_path_who_quotes_no_recent_packet() {
+    fn an_icmp_error_that_quotes_no_recent_packet_changes_no_path() {
         replay("icmp_complaints", messages);
     }
 }

@@ -15,7 +15,7 @@ fn fail(pair: &mut Pair, left: Connection, right: Connection) {
 }
 
 #[test]
-fn another_secret_is_refused_and_the_responder_says_why() {
+fn another_secret_is_refused_and_the_responder_logs_why() {
     let mut pair = Pair::new();
     let (left, right) = by_secret(&mut pair, b"secret", b"Secret");
     fail(&mut pair, left, right);
@@ -50,7 +50,7 @@ fn an_unknown_initiator_is_refused_and_named() {
 }
 
 #[test]
-fn a_responder_of_another_name_is_refused_and_gets_to_know_it() {
+fn a_responder_of_another_name_is_refused_and_gets_a_notification() {
     let mut pair = Pair::new();
     let (left, mut right) = by_secret(&mut pair, b"secret", b"secret");
     let left = Connection {
@@ -69,7 +69,7 @@ fn a_responder_of_another_name_is_refused_and_gets_to_know_it() {
 }
 
 #[test]
-fn without_a_common_proposal_both_sides_know_the_difference() {
+fn without_a_common_proposal_both_sides_report_the_difference() {
     let mut pair = Pair::new();
     let (mut left, mut right) = by_secret(&mut pair, b"secret", b"secret");
     left.ike = vec![Offer::parse("aes128gcm16-prfsha256-x25519", Protocol::IKE).unwrap()];

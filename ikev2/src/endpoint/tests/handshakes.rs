@@ -78,7 +78,7 @@ fn every_named_suite_and_group_brings_up_the_same_keys() {
 }
 
 #[test]
-fn ah_and_transport_mode_come_up_where_both_want_them() {
+fn ah_and_transport_mode_come_up_where_both_allow_them() {
     let mut pair = Pair::new();
     let (mut left, mut right) = by_secret(&mut pair, b"secret", b"secret");
     for (connection, own, peer) in [
@@ -109,7 +109,7 @@ fn ah_and_transport_mode_come_up_where_both_want_them() {
 }
 
 #[test]
-fn traffic_is_narrowed_to_what_both_sides_want() {
+fn traffic_is_narrowed_to_what_both_sides_allow() {
     let mut pair = Pair::new();
     let (mut left, mut right) = by_secret(&mut pair, b"secret", b"secret");
     left.children[0].remote = vec![network("0.0.0.0-255.255.255.255")];

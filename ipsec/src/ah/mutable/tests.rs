@@ -16,7 +16,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_icv_covers_what_scapy_says_it_covers() {
+fn the_icv_covers_what_scapy_covers() {
     let text = include_str!("../../../tests/vectors/ah-mutable.json");
     let vectors: Vec<Vector> = serde_json::from_str(text).unwrap();
     assert_eq!(vectors.len(), 120);
@@ -128,7 +128,7 @@ fn a_routing_header_is_covered_as_it_arrives_wherever_it_is_on_its_way() {
 }
 
 #[test]
-fn headers_that_cannot_be_told_apart_are_refused() {
+fn headers_that_cannot_be_distinguished_are_refused() {
     let mut fragment = ipv4(&[]);
     fragment[6] = 0x20;
     let mut not_ah = ipv4(&[]);

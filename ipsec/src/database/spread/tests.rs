@@ -191,7 +191,7 @@ fn an_association_that_dies_is_passed_over_before_the_next_snapshot() {
 }
 
 #[test]
-fn where_all_are_dead_the_packet_is_still_led_to_one_that_says_so() {
+fn where_all_are_dead_the_packet_is_still_led_to_one_that_counts_the_drop() {
     let mortal = association(1001, "-o hard-packets=1");
     let snapshot = database(&(mortal + &policy(4, "require"))).snapshot();
     let sa = snapshot.sas().next().unwrap();
@@ -254,7 +254,7 @@ fn all_fragments_of_a_packet_go_one_way_and_so_does_all_icmp_between_two_hosts()
 }
 
 #[test]
-fn nobody_can_foretell_the_way_of_a_flow_without_the_key() {
+fn the_way_of_a_flow_cannot_be_predicted_without_the_key() {
     let text = associations(1001..=1004) + &policy(4, "require");
     let of = |seed| {
         let mut database = Database::default();
@@ -289,7 +289,7 @@ fn what_arrives_may_come_through_any_of_them() {
 }
 
 #[test]
-fn explain_tells_how_many_share_and_names_the_one() {
+fn explain_prints_how_many_share_and_names_the_one() {
     let snapshot = four().snapshot();
     for number in 0..20 {
         let explanation = snapshot.explain(&flow(number));
@@ -305,7 +305,7 @@ fn explain_tells_how_many_share_and_names_the_one() {
 }
 
 #[test]
-fn every_way_out_is_told() {
+fn every_way_out_is_listed() {
     let snapshot = four().snapshot();
     let (_, paths) = snapshot.outbound_paths().next().unwrap();
     let mut spis: Vec<_> = paths

@@ -89,7 +89,7 @@ fn of_two_hosts_behind_one_nat_the_later_is_refused_in_transport_mode() {
 }
 
 #[test]
-fn what_policies_can_tell_apart_and_what_only_renews_may_be_behind_one_nat() {
+fn what_policies_distinguish_and_what_only_renews_may_be_behind_one_nat() {
     let mut database = Database::default();
     told(&mut database, &behind(40_001, 0x1001, "-m transport")).unwrap();
     for (port, spi, more) in [

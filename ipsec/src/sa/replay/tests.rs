@@ -167,7 +167,7 @@ fn extended_numbers_follow_without_a_window_too() {
 }
 
 #[test]
-fn resizing_forgets_nothing_and_trusts_nothing_unknown() {
+fn resizing_keeps_what_was_received_and_refuses_what_is_unknown() {
     let mut window = ReplayWindow::new(64);
     for number in [100, 90, 80] {
         admit(&mut window, number).unwrap();

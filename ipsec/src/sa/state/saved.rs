@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_nonce_waits_for_reserved_numbers_and_says_so_once() {
+    fn a_counter_nonce_waits_for_reserved_numbers_and_reports_it_once() {
         let config = config("aes-gcm-16", 20);
         let state = SaState::new(&config, 0, 0);
         state.allow_up_to(10);

@@ -48,7 +48,7 @@ fn a_train_takes_consecutive_numbers() {
 }
 
 #[test]
-fn a_hard_limit_of_packets_is_reached_exactly_and_told_once() {
+fn a_hard_limit_of_packets_is_reached_exactly_and_reported_once() {
     let limits = LifetimeLimits {
         packets: 10,
         ..LifetimeLimits::default()
@@ -220,7 +220,7 @@ fn a_window_beyond_32_bits_cannot_do_without_extended_numbers() {
 }
 
 #[test]
-fn an_association_goes_on_behind_the_number_it_was_told() {
+fn an_association_continues_behind_the_configured_number() {
     let used = SaConfig {
         sequence: 1000,
         ..config(LifetimeLimits::default(), LifetimeLimits::default())

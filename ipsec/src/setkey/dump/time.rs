@@ -46,7 +46,7 @@ mod tests {
 
     /// The right-hand sides are what `date -u -d @N '+%b %e %H:%M:%S %Y'` of GNU coreutils prints.
     #[test]
-    fn moments_are_told_as_date_tells_them() {
+    fn moments_are_printed_as_date_prints_them() {
         for (seconds, words) in [
             (1, "Jan  1 00:00:01 1970"),
             (951_782_400, "Feb 29 00:00:00 2000"),

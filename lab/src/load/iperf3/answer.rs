@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_are_told_as_their_sum_and_each() {
+    fn both_ways_are_reported_as_their_sum_and_each() {
         let json = r#"{"start": {"version": "iperf 3.12"},
             "intervals": [{"sum": {"bits_per_second": 8e9}, "sum_bidir_reverse": {"bits_per_second": 7e9}}],
             "end": {"sum_sent": {"bytes": 1000, "retransmits": 2}, "sum_received": {"seconds": 1.0, "bytes": 900, "bits_per_second": 7200},

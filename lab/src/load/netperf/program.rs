@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_and_abilities_are_read_from_what_it_says() {
+    fn version_and_features_are_read_from_its_output() {
         let plain = Program::read("netperf", include_str!("outputs/version-2.7.0.txt")).unwrap();
         assert_eq!(plain.tool(), "netperf 2.7.0");
         assert!(!plain.has_intervals);

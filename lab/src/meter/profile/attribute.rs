@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_in_a_softirq_is_told_by_its_functions_and_not_by_who_ran() {
+    fn time_in_a_softirq_is_attributed_by_its_functions_and_not_by_the_interrupted_task() {
         let softirq = |kernel: &[&'static str]| {
             let all = [kernel, &["net_rx_action", "handle_softirqs", "tcp_sendmsg"]].concat();
             whose("iperf3", 20, &all)
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_idle_and_threads_of_the_kernel_work_for_nobody_in_particular() {
+    fn waiting_is_idle_and_threads_of_the_kernel_are_attributed_to_no_program() {
         let idle = ["default_idle", "do_idle", "cpu_startup_entry"];
         assert_eq!(whose("swapper", 0, &idle), IDLE);
         assert_eq!(whose("swapper", 0, &["schedule_idle", "do_idle"]), "kernel");

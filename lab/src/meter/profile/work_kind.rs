@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_of_programs_are_told_apart_by_words_in_their_names() {
+    fn functions_of_programs_are_classified_by_words_in_their_names() {
         let rows = [
             ("multibuffer::kernels::vaes::seal", "esplanade", "cipher"),
             ("aws_lc_0_35_0_aesni_gcm_encrypt", "esplanade", "cipher"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_the_kernel_that_says_nothing_is_what_called_it() {
+    fn an_unclassified_function_of_the_kernel_counts_as_its_caller() {
         let kind = |kernel: &[&'static str]| {
             work_kind(&Sample {
                 kernel: kernel.to_vec(),

@@ -176,7 +176,7 @@ fn a_window_lies_between_the_last_lines_that_were_whole_when_the_load_began_and_
 }
 
 #[test]
-fn a_soaker_that_ends_says_nothing_or_falls_silent_is_a_fault_with_its_reason() {
+fn a_soaker_that_ends_or_prints_nothing_or_stops_printing_is_a_fault_with_its_reason() {
     let short = Duration::from_millis(20);
     let gone = soaking(&["error: no threads here\n"], Some(1)).wait(short);
     assert_eq!(

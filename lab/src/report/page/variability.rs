@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_as_long_as_the_trials_say() {
+    fn intervals_are_as_long_as_those_of_the_trials() {
         assert!(page_of(&[1.501, 1.498, 1.5]).contains("intervals (0.5 s each)"));
         assert!(page_of(&[3.002]).contains("intervals (1 s each)"));
         assert!(page_of(&[1.5, 0.3]).contains("intervals (0.1 to 0.5 s each)"));

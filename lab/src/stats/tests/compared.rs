@@ -78,7 +78,7 @@ fn coverage(count: usize, samples: usize) -> f64 {
 }
 
 #[test]
-fn the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() {
+fn the_interval_of_a_ratio_covers_the_truth_as_often_as_its_level() {
     for (count, samples) in [(3, 4000), (5, 4000), (9, 600), (15, 400)] {
         let share = coverage(count, samples);
         let chance = 3.0 * (0.95 * 0.05 / samples as f64).sqrt();

@@ -105,7 +105,7 @@ fn each_gateway_gets_a_group_with_the_quota_its_processes_and_its_own_counters()
 }
 
 #[test]
-fn nobody_runs_in_real_time_by_chance() {
+fn no_program_runs_in_real_time_by_chance() {
     let policy = fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = policy.rsplit_once(')').unwrap();
     // proc(5): field 41; 1, 2 and 6 are those of real time.

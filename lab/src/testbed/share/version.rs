@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_written_and_lifted_as_each_version_wants_it() {
+    fn quotas_are_written_and_lifted_in_the_form_of_each_version() {
         let group = std::env::temp_dir().join(format!("lab-version-{}", std::process::id()));
         fs::create_dir_all(&group).unwrap();
         let read = |name: &str| fs::read_to_string(group.join(name)).unwrap();

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_packets_of_the_testbed_are_heard() {
+    fn only_packets_of_the_testbed_are_captured() {
         let among = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
         let frame = |kind: [u8; 2], to: [u8; 4]| {
             let mut frame = vec![0; 60];

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_and_overtaken_datagrams_are_told_apart() {
+    fn duplicates_and_overtaken_datagrams_are_counted_apart() {
         let found = heard(&[0, 1, 4, 2, 2, 3, 5, 0]);
         assert_eq!((found.received, found.duplicates), (6, 2));
         assert_eq!((found.reordered, found.reorder_distance), (2, 2));

@@ -26,7 +26,7 @@ fn untouched(sink: UdpSink) -> Box<dyn ProtectedSink> {
 }
 
 #[test]
-fn a_kernel_that_cuts_and_joins_passes_over_both_families_and_nothing_is_said() {
+fn a_kernel_that_cuts_and_joins_passes_over_both_families_without_a_warning() {
     isolated(|| {
         for family in BOTH {
             let (result, heard) = probed(family, untouched);
@@ -84,7 +84,7 @@ fn assert_failed((result, heard): (UdpProbe, Vec<String>)) {
 }
 
 #[test]
-fn trains_that_arrive_uncut_in_part_or_damaged_are_done_without_and_each_loss_is_told_once() {
+fn trains_that_arrive_uncut_in_part_or_damaged_are_not_used_and_each_loss_is_reported_once() {
     isolated(|| {
         assert_failed(probed(Family::V4, |sink| Box::new(Uncut(sink))));
         assert_failed(probed(Family::V6, |sink| Box::new(FirstAlone(sink))));
@@ -126,7 +126,7 @@ fn where_the_host_loses_trains_packets_go_one_by_one_and_still_arrive() {
 }
 
 #[test]
-fn without_loopback_nothing_is_proven_and_the_kernel_is_believed_in_silence() {
+fn without_loopback_nothing_is_proven_and_the_kernels_offloads_are_used_without_a_warning() {
     isolated(|| {
         command("ip link set lo down");
         for family in BOTH {

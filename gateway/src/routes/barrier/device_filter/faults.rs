@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_fault_of_several_devices_is_told_once() {
+    fn the_same_fault_of_several_devices_is_reported_once() {
         let fault = |device: &str, why: &str| (device.to_owned(), why.to_owned());
         let all = [fault("eth0", "a"), fault("eth1", "b"), fault("eth2", "a")];
         assert_eq!(described(all.iter()), ["eth0, eth2: a", "eth1: b"]);

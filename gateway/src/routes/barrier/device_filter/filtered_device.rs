@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_tell_gateways_apart_and_who_made_the_place() {
+    fn handles_identify_the_gateway_and_the_maker_of_the_qdisc() {
         let site = |name| Site::new(name, None, DEFAULT_MARK).unwrap();
         let (one, two) = (Handles::of(&site("esp0")), Handles::of(&site("esp1")));
         assert_ne!(one, two);

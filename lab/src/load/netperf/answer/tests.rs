@@ -76,7 +76,7 @@ fn too_few_questions_have_no_percentile() {
 }
 
 #[test]
-fn a_failure_is_told_in_netperfs_own_words() {
+fn a_failure_is_reported_in_netperfs_own_words() {
     let why = |told| read(told).unwrap_err();
     let nobody = why(include_str!("../outputs/no-netserver-2.7.0.txt"));
     assert!(
@@ -120,7 +120,7 @@ fn an_answer_that_lacks_something_is_no_result() {
 }
 
 #[test]
-fn nothing_that_it_may_say_makes_the_reader_panic() {
+fn no_output_makes_the_reader_panic() {
     for text in [STREAM, BACKWARDS, DATAGRAMS, QUESTIONS] {
         for end in 0..text.len() {
             if let Ok(answer) = read(&text[..end]) {

@@ -121,7 +121,7 @@ fn both_ways(source: &str, destination: &str) -> Plan {
 }
 
 #[test]
-fn ipv6_out_of_the_tunnel_passes_by_its_mark_and_nothing_is_said_of_what_leaves() {
+fn ipv6_out_of_the_tunnel_passes_by_its_mark_and_what_leaves_has_no_policy() {
     let plan = both_ways("::/0", "::/0");
     let packet = ("fd00::1", "fd00::2", 47, 0, 0);
     let marked = Way {
