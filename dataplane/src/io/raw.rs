@@ -19,10 +19,10 @@ mod hdrincl;
 pub use hdrincl::{HdrinclSink, open_hdrincl};
 
 use super::ancillary::{ControlBuffer, ControlMessage};
-use super::messages::{Message, Received, SendBatch};
+use super::messages::{Received, SendBatch};
 use super::packet::RingAddresses;
 use super::receiving::SocketReceiver;
-use super::sending::{OutOfBand, SocketSink, send_all, send_bursts};
+use super::sending::{OutOfBand, SocketSink, add_packets, bytes_of, send_all, send_bursts};
 use super::socket::Socket;
 use super::socket_sets::{PollableSource, SelectiveSink};
 use super::{
@@ -35,7 +35,7 @@ use ipsec::wire::ip::v6;
 use rustix::net::{Protocol, SocketType};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -328,34 +328,23 @@ impl SocketSink for RawSink {
     }
 
     fn add(&mut self, n: usize, bursts: &[Burst<'_>], sent: &mut Sent) {
-        let burst = &bursts[n];
-        for range in burst.ranges() {
-            if self.batch.is_full() {
-                self.flush(bursts, sent);
-            }
-            // A raw socket's address has no port.
-            let address = SocketAddr::new(burst.outer.destination, 0);
-            let control = self.batch.add((n, range, 1, false), address);
-            control.put_source(burst.outer.source);
-            let outer = &burst.outer;
+        let describe = |control: &mut ControlBuffer, outer: &Outer| {
             control.put_header(
                 outer.destination.is_ipv6(),
                 outer.traffic_class,
                 outer.hop_limit,
             );
-        }
+        };
+        add_packets(self, |sink| &mut sink.batch, describe, (n, bursts), sent);
     }
 
     fn flush(&mut self, bursts: &[Burst<'_>], sent: &mut Sent) {
-        let pieces = |_: usize, message: &Message| {
-            [&bursts[message.burst].bytes[message.range.clone()], &[]]
-        };
         send_all(
             &self.socket,
             &mut self.batch,
             bursts,
             sent,
-            pieces,
+            |_, message| bytes_of(bursts, message),
             |_, _, _| false,
         );
     }

@@ -1,5 +1,6 @@
 //! Sending by UDP and raw sockets: bursts become messages, one call sends many of them, each error is handled.
 
+use super::ancillary::ControlBuffer;
 use super::messages::{Message, SendBatch};
 use super::socket::Socket;
 use super::socket_sets::SelectiveSink;
@@ -8,6 +9,7 @@ use super::{Burst, OutOfBandSender, Sent};
 use ipsec::tunnel::Outer;
 use rustix::event::{PollFd, PollFlags};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -39,6 +41,32 @@ pub(super) fn send_bursts(sink: &mut impl SocketSink, bursts: &[Burst<'_>]) -> S
     }
     sink.flush(bursts, &mut sent);
     sent
+}
+
+/// Adds a message for each packet of burst `n`, for a raw socket, whose addresses have no port. `describe` adds control
+/// messages beside the source address.
+pub(super) fn add_packets<S: SocketSink>(
+    sink: &mut S,
+    batch: fn(&mut S) -> &mut SendBatch,
+    describe: impl Fn(&mut ControlBuffer, &Outer),
+    (n, bursts): (usize, &[Burst<'_>]),
+    sent: &mut Sent,
+) {
+    let burst = &bursts[n];
+    let address = SocketAddr::new(burst.outer.destination, 0);
+    for range in burst.ranges() {
+        if batch(sink).is_full() {
+            sink.flush(bursts, sent);
+        }
+        let control = batch(sink).add((n, range, 1, false), address);
+        control.put_source(burst.outer.source);
+        describe(control, &burst.outer);
+    }
+}
+
+/// The bytes of a message that has no others in front of them.
+pub(super) fn bytes_of<'a>(bursts: &[Burst<'a>], message: &Message) -> [&'a [u8]; 2] {
+    [&bursts[message.burst].bytes[message.range.clone()], &[]]
 }
 
 /// Sends single packets through the socket of another sink, without changing its options.

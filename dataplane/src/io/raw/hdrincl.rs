@@ -5,7 +5,7 @@
 //! 3.3.4, RFC 4303 3.3.4).
 
 use crate::io::messages::{Message, SendBatch};
-use crate::io::sending::{SocketSink, send_all, send_bursts};
+use crate::io::sending::{SocketSink, add_packets, bytes_of, send_all, send_bursts};
 use crate::io::socket::Socket;
 use crate::io::socket_sets::SelectiveSink;
 use crate::io::{Burst, Family, OpenError, ProtectedSink, Sent, SocketOptions};
@@ -44,16 +44,7 @@ pub fn open_hdrincl(family: Family, options: &SocketOptions) -> Result<HdrinclSi
 
 impl SocketSink for HdrinclSink {
     fn add(&mut self, n: usize, bursts: &[Burst<'_>], sent: &mut Sent) {
-        let burst = &bursts[n];
-        for range in burst.ranges() {
-            if self.batch.is_full() {
-                self.flush(bursts, sent);
-            }
-            // A raw socket's address has no port.
-            let address = SocketAddr::new(burst.outer.destination, 0);
-            let control = self.batch.add((n, range, 1, false), address);
-            control.put_source(burst.outer.source);
-        }
+        add_packets(self, |sink| &mut sink.batch, |_, _| {}, (n, bursts), sent);
     }
 
     fn flush(&mut self, bursts: &[Burst<'_>], sent: &mut Sent) {
@@ -63,9 +54,7 @@ impl SocketSink for HdrinclSink {
             identification,
             fragments,
         } = self;
-        let pieces = |_: usize, message: &Message| {
-            [&bursts[message.burst].bytes[message.range.clone()], &[]]
-        };
+        let pieces = |_: usize, message: &Message| bytes_of(bursts, message);
         let rescue = |message: &Message, error: i32, sent: &mut Sent| {
             let burst = &bursts[message.burst];
             if error != libc::EMSGSIZE || burst.outer.dont_fragment {

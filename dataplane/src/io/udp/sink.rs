@@ -2,7 +2,7 @@
 
 use super::stats::UdpStats;
 use crate::io::messages::{Message, SendBatch};
-use crate::io::sending::{OutOfBand, SocketSink, send_all, send_bursts};
+use crate::io::sending::{OutOfBand, SocketSink, bytes_of, send_all, send_bursts};
 use crate::io::socket::Socket;
 use crate::io::socket_sets::SelectiveSink;
 use crate::io::{Burst, Family, OutOfBandSender, ProtectedSink, Sent};
@@ -113,7 +113,7 @@ impl SocketSink for UdpSink {
             batch,
             bursts,
             sent,
-            |_, message| pieces(bursts, message),
+            |_, message| bytes_of(bursts, message),
             rescue,
         );
     }
@@ -138,10 +138,6 @@ impl ProtectedSink for UdpSink {
 
 fn packets_per_message(stride: usize) -> usize {
     (MAX_DATAGRAM_BYTES / stride).clamp(1, MAX_GSO_SEGMENTS)
-}
-
-fn pieces<'a>(bursts: &[Burst<'a>], message: &Message) -> [&'a [u8]; 2] {
-    [&bursts[message.burst].bytes[message.range.clone()], &[]]
 }
 
 /// Puts these bytes of burst `n` into the batch, as one message.
@@ -187,7 +183,7 @@ fn send_singly(
         single_packets,
         bursts,
         sent,
-        |_, message| pieces(bursts, message),
+        |_, message| bytes_of(bursts, message),
         |_, _, _| false,
     );
 }
