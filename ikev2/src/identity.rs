@@ -99,6 +99,19 @@ impl Identity {
             Self::KeyId(bytes) => (ID_KEY_ID, bytes.clone()),
         }
     }
+
+    /// A text that is the same for any two identities that are equal: where many are looked up.
+    pub(crate) fn index_text(&self) -> String {
+        match self {
+            Self::Fqdn(name) => bare_domain(name),
+            Self::Email(address) => match address.rsplit_once('@') {
+                Some((name, domain)) => format!("{name}@{}", bare_domain(domain)),
+                None => address.clone(),
+            },
+            Self::DistinguishedName(name) => name.index_text(),
+            Self::Address(_) | Self::KeyId(_) => self.to_string(),
+        }
+    }
 }
 
 impl PartialEq for Identity {
@@ -186,8 +199,11 @@ fn printable(bytes: &[u8]) -> Option<String> {
 
 /// RFC 4343: case does not matter; a dot at the end neither.
 fn same_domain(one: &str, other: &str) -> bool {
-    let bare = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    bare(one) == bare(other)
+    bare_domain(one) == bare_domain(other)
+}
+
+fn bare_domain(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 /// RFC 5280 7.5: the domain is of either case, what stands before it is not.

@@ -214,7 +214,8 @@ pub(crate) enum Order {
     Inherit(IkeSpi, Box<Inherited>),
     /// The IKE SA with this own SPI was made in vain: it is deleted.
     CloseRedundant(IkeSpi),
-    /// INITIAL_CONTACT: other IKE SAs of this connection and identity go, if they were up before this moment.
+    /// INITIAL_CONTACT: other IKE SAs of this connection and identity go, if they were up before this moment. What they
+    /// carry goes over to the pairs of `keep`.
     ReplaceOthers {
         keep: IkeSpi,
         connection: String,

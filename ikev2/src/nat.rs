@@ -35,6 +35,12 @@ pub(crate) struct Origin {
 pub(crate) type DetectionHash = [u8; 20];
 
 impl Path {
+    /// Whether both are between the same two addresses, whatever the ports.
+    pub fn is_between_same_hosts(&self, other: &Self) -> bool {
+        let hosts = |path: &Self| (path.local.ip(), path.remote.ip());
+        hosts(self) == hosts(other)
+    }
+
     pub fn new(local: SocketAddr, remote: SocketAddr, is_forced: bool) -> Self {
         Self {
             local,
@@ -181,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_without_hashes_knows_nothing_of_nats() {
+    fn a_peer_without_hashes_does_not_detect_nats() {
         let mut other = path();
         other.detect(SPIS, &[]);
         assert_eq!(other.encapsulation(), None);

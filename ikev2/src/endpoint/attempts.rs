@@ -31,6 +31,7 @@ impl Endpoint {
             if let Some(old) = old.filter(|old| is_same && old.is_blocked) {
                 old.is_blocked = false;
                 old.is_wanted = old.begins();
+                self.shared.peers.forget_acceptance();
                 self.timers.insert((now, Timer::Peer(new.name.clone())));
             }
             if is_same {
@@ -66,6 +67,7 @@ impl Endpoint {
         record.is_blocked = false;
         record.failures = 0;
         record.next_at = None;
+        self.shared.peers.forget_acceptance();
         self.timers.insert((now, Timer::Peer(name.to_owned())));
     }
 
@@ -73,6 +75,7 @@ impl Endpoint {
         self.take_down(name, "taken down by command", now, random);
         if let Some(record) = self.shared.peers.records.get_mut(name) {
             record.is_blocked = true;
+            self.shared.peers.forget_acceptance();
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     connection::{Connection, Start},
+    identity::{Identity, Pattern},
     ike_sa::Step,
     message::IkeSpi,
     negotiation::Offer,
@@ -17,8 +18,57 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Peers {
     pub records: BTreeMap<String, PeerRecord>,
-    by_address: HashMap<IpAddr, Vec<String>>,
-    anywhere: Vec<String>,
+    by_address: HashMap<IpAddr, Place>,
+    anywhere: Place,
+    /// What was computed for a local address and an address of a peer (none: any that is not configured), until a
+    /// connection changes.
+    accepted: HashMap<(IpAddr, Option<IpAddr>), Arc<Candidates>>,
+}
+
+/// Connections whose peers begin from the same address, or from any.
+#[derive(Default)]
+struct Place {
+    /// All of them, in the order in which they were added.
+    names: Vec<String>,
+    /// Those that expect exactly one identity, by [`Identity::index_text`].
+    by_identity: HashMap<String, Vec<String>>,
+    /// Those that expect an identity of a pattern.
+    by_pattern: Vec<String>,
+}
+
+impl Place {
+    fn add(&mut self, connection: &Connection) {
+        let name = || connection.name.clone();
+        self.names.push(name());
+        match &connection.remote_id {
+            Pattern::Exactly(identity) => {
+                let same = self.by_identity.entry(identity.index_text()).or_default();
+                same.push(name());
+            }
+            _ => self.by_pattern.push(name()),
+        }
+    }
+
+    fn remove(&mut self, connection: &Connection) {
+        let is_other = |name: &String| *name != connection.name;
+        self.names.retain(is_other);
+        self.by_pattern.retain(is_other);
+        if let Pattern::Exactly(identity) = &connection.remote_id {
+            let text = identity.index_text();
+            if let Some(same) = self.by_identity.get_mut(&text) {
+                same.retain(is_other);
+                if same.is_empty() {
+                    self.by_identity.remove(&text);
+                }
+            }
+        }
+    }
+
+    /// Those that may expect this identity: the exact ones first.
+    fn expecting(&self, identity: &Identity) -> impl Iterator<Item = &String> {
+        let same = self.by_identity.get(&identity.index_text());
+        same.into_iter().flatten().chain(&self.by_pattern)
+    }
 }
 
 /// One connection.
@@ -67,53 +117,96 @@ impl Peers {
     }
 
     /// Connections for a peer at `remote` that sent to `local`: those for its address first, then those for any.
-    pub fn candidates(&self, local: IpAddr, remote: IpAddr) -> Vec<Arc<Connection>> {
-        let by_address = self.by_address.get(&remote).into_iter().flatten();
-        let names = by_address.chain(&self.anywhere);
+    pub fn candidates(
+        &self,
+        local: IpAddr,
+        remote: IpAddr,
+    ) -> impl Iterator<Item = &Arc<Connection>> {
+        let places = self.places(remote);
+        self.open_to(local, places.flat_map(|place| &place.names))
+    }
+
+    /// Those of them that may expect this identity: where there are thousands, few are looked at.
+    pub fn expecting(
+        &self,
+        (local, remote): (IpAddr, IpAddr),
+        identity: &Identity,
+    ) -> Vec<Arc<Connection>> {
+        let places = self.places(remote);
+        let names = places.flat_map(|place| place.expecting(identity));
+        self.open_to(local, names).cloned().collect()
+    }
+
+    fn places(&self, remote: IpAddr) -> impl Iterator<Item = &Place> {
+        let here = self.by_address.get(&remote).into_iter();
+        here.chain([&self.anywhere])
+    }
+
+    fn open_to<'a>(
+        &'a self,
+        local: IpAddr,
+        names: impl Iterator<Item = &'a String>,
+    ) -> impl Iterator<Item = &'a Arc<Connection>> {
         let records = names.filter_map(|name| self.records.get(name));
         let records = records.filter(|record| !record.is_blocked);
         let connections = records.map(|record| &record.connection);
-        let is_local = |connection: &&Arc<Connection>| {
+        let is_local = move |connection: &&Arc<Connection>| {
             connection.local.is_empty() || connection.local.contains(&local)
         };
-        connections.filter(is_local).cloned().collect()
+        connections.filter(is_local)
     }
 
     /// What all of them accept together.
-    pub fn acceptance(&self, local: IpAddr, remote: IpAddr) -> Candidates {
+    pub fn acceptance(&mut self, local: IpAddr, remote: IpAddr) -> Arc<Candidates> {
+        let key = (local, self.knows(remote).then_some(remote));
+        if let Some(known) = self.accepted.get(&key) {
+            return Arc::clone(known);
+        }
         let mut candidates = Candidates::default();
         for connection in self.candidates(local, remote) {
-            candidates.add(&connection);
+            candidates.add(connection);
             if candidates.names.len() < MAX_NAMED_CANDIDATES {
                 candidates.names.push(connection.name.clone());
             }
         }
+        let candidates = Arc::new(candidates);
+        self.accepted.insert(key, Arc::clone(&candidates));
         candidates
+    }
+
+    /// Has [`Peers::acceptance`] computed anew: a connection was added, removed, blocked or opened.
+    pub fn forget_acceptance(&mut self) {
+        self.accepted.clear();
     }
 
     /// Adds a connection, or replaces the one of its name.
     pub fn insert(&mut self, connection: Arc<Connection>) {
         self.remove(&connection.name);
-        let name = connection.name.clone();
+        self.forget_acceptance();
         for address in &connection.remote {
             self.by_address
                 .entry(*address)
                 .or_default()
-                .push(name.clone());
+                .add(&connection);
         }
         if connection.remote.is_empty() {
-            self.anywhere.push(name.clone());
+            self.anywhere.add(&connection);
         }
+        let name = connection.name.clone();
         self.records.insert(name, PeerRecord::new(connection));
     }
 
     pub fn remove(&mut self, name: &str) -> Option<PeerRecord> {
         let record = self.records.remove(name)?;
-        self.anywhere.retain(|other| other != name);
-        for address in &record.connection.remote {
-            if let Some(names) = self.by_address.get_mut(address) {
-                names.retain(|other| other != name);
-                if names.is_empty() {
+        self.forget_acceptance();
+        let connection = &record.connection;
+        if connection.remote.is_empty() {
+            self.anywhere.remove(connection);
+        }
+        for address in &connection.remote {
+            if let Some(place) = self.by_address.get_mut(address) {
+                place.remove(connection);
+                if place.names.is_empty() {
                     self.by_address.remove(address);
                 }
             }

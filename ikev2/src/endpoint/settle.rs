@@ -2,7 +2,7 @@
 
 use super::{Endpoint, Event, Timer, peers::PeerRecord};
 use crate::{
-    exchange::{Context, Order, rekey, run_tasks},
+    exchange::{Context, Order, child, rekey, run_tasks},
     groups::Random,
     ike_sa::{Ending, IkeSa, State, Task, creating::Inherited},
     message::IkeSpi,
@@ -194,13 +194,26 @@ impl Endpoint {
                         known.is_some_and(|known| known.since <= before)
                     };
                     for own in others.into_iter().filter(is_older).collect::<Vec<_>>() {
-                        // RFC 7296 2.4: the peer holds nothing of these any more, so no Delete is sent.
-                        self.with(own, now, random, |sa, cx| sa.end(cx, Ending::Superseded));
+                        self.replace(own, keep, now, random);
                     }
                 }
                 Order::Established { own } => self.established(own, now, random),
             }
         }
+    }
+
+    /// RFC 7296 2.4: the peer holds nothing of an IKE SA any more, so no Delete is sent. Its child SAs may still be in
+    /// use where the peer's data plane has outlived its key exchange.
+    fn replace(&mut self, own: IkeSpi, by: IkeSpi, now: Duration, random: Random<'_>) {
+        let mut left = Vec::new();
+        let path = self.sas.get(&by).map(|sa| sa.path);
+        self.with(own, now, random, |sa, cx| {
+            if path.is_some_and(|path| path.is_between_same_hosts(&sa.path)) {
+                left = child::left::leave(sa, cx);
+            }
+            sa.end(cx, Ending::Superseded);
+        });
+        self.with(by, now, random, |sa, cx| child::left::take(sa, cx, left));
     }
 
     /// An IKE SA goes on with the children of the one that it replaces.

@@ -7,6 +7,7 @@
 //!   settle   both have rekeyed one pair, or one of them has: which pair carries traffic, which is deleted
 //!   delete   Delete payloads of child SAs, in both directions
 //!   refusal  the peer refuses: again later, by another group, from scratch, or never; refused: this side does
+//!   left     pairs of an IKE SA that the peer has lost: what they carry goes over to new ones
 //!   timers   soft and hard lifetimes, pairs to be moved to or removed
 //! ```
 //!
@@ -30,6 +31,7 @@ pub(crate) mod answer;
 pub(crate) mod ask;
 mod attempt;
 pub(crate) mod delete;
+pub(crate) mod left;
 pub(crate) mod read;
 pub(crate) mod refusal;
 pub(crate) mod refused;
@@ -43,7 +45,6 @@ pub(crate) use attempt::{
     MAX_CHILD_PAIRS, attempt, configured_offers, first_group, give_way, is_rekeying, new_attempt,
     pause, start_with_group,
 };
-pub(crate) use settle::carry as carries;
 pub(crate) use timers::{timer, used};
 
 /// Key work of an exchange has finished.
@@ -91,6 +92,20 @@ pub(crate) fn installed(
         answer::installed(sa, cx, answer, id, outcome);
     } else {
         ask::installed(sa, cx, id, outcome);
+    }
+}
+
+/// The data plane has installed the pair of IKE_AUTH. `request`: what the responder answers next.
+pub(crate) fn first_installed(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    id: ChildId,
+    request: Option<u32>,
+) {
+    let replaces = sa.child(id).and_then(|pair| pair.replaces);
+    match (replaces, request) {
+        (Some(_), Some(request)) => answer::stand_by(sa, cx, id, request),
+        _ => installed(sa, cx, id, Ok(())),
     }
 }
 

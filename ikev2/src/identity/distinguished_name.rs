@@ -42,6 +42,20 @@ impl DistinguishedName {
     pub fn der(&self) -> &[u8] {
         &self.der
     }
+
+    /// The same for names that are equal: the values as they are compared.
+    pub(super) fn index_text(&self) -> String {
+        let part = |rdn: &RelativeDistinguishedName| {
+            let value = |attribute: &AttributeTypeAndValue| {
+                text(attribute).unwrap_or_else(|| format!("{:02x?}", attribute.value.value()))
+            };
+            let mut values: Vec<_> = rdn.iter().map(value).collect();
+            values.sort();
+            values.join("+")
+        };
+        let parts: Vec<_> = self.name.iter_rdn().map(part).collect();
+        parts.join(",")
+    }
 }
 
 /// RFC 5280 7.1: the same parts in the same order; text is compared without regard to case, to blanks at its ends, to

@@ -36,7 +36,7 @@ fn text_becomes_the_type_that_it_looks_like_and_goes_over_the_wire() {
 }
 
 #[test]
-fn what_names_nobody_is_refused() {
+fn an_empty_identity_is_refused() {
     for text in [
         "",
         "a b",
@@ -134,9 +134,33 @@ fn names_in_other_types_of_string_are_the_same() {
         (0x1e, b"\0v\0p\0n"),
     ] {
         assert_eq!(name(tag, value), utf8, "tag {tag:#x}");
+        assert_eq!(
+            name(tag, value).index_text(),
+            utf8.index_text(),
+            "tag {tag:#x}"
+        );
     }
     assert_ne!(name(0x04, b"Vpn"), utf8);
     assert_ne!(name(0x1e, b"\0v\0p\0m"), utf8);
+}
+
+#[test]
+fn identities_that_are_equal_are_found_under_the_same_text() {
+    for (one, other) in [
+        ("VPN.example.org", "vpn.Example.org."),
+        ("me@EXAMPLE.org", "me@example.org"),
+        ("CN=Vpn, O=Example", "cn=vpn,o=EXAMPLE"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("keyid:vpn", "keyid:0x76706e"),
+    ] {
+        let (one, other) = (identity(one), identity(other));
+        assert_eq!(one, other);
+        assert_eq!(one.index_text(), other.index_text());
+    }
+    assert_ne!(
+        identity("Me@example.org").index_text(),
+        identity("me@example.org").index_text()
+    );
 }
 
 #[test]

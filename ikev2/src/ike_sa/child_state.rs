@@ -43,6 +43,9 @@ pub(crate) struct ChildState {
     /// The request of the peer by which it was made, until it is known that the peer has the answer: before that it is
     /// unknown there.
     pub answered: Option<u32>,
+    /// Whether it carried traffic on an IKE SA that the peer has lost: it goes on with that until a new pair of the
+    /// same child takes over, or until `drained_at`.
+    pub is_left: bool,
     /// Draining: when it is removed.
     pub drained_at: Option<Duration>,
     /// Whether the data plane was told to remove it already.

@@ -72,6 +72,7 @@ impl IkeSa {
             move_at: None,
             repetitions: 0,
             answered: None,
+            is_left: false,
             drained_at: None,
             is_removed: false,
         };

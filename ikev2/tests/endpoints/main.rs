@@ -20,5 +20,6 @@ mod network;
 mod plane;
 mod random;
 mod rekeys_under_loss;
+mod restarted;
 mod seeds;
 mod world;

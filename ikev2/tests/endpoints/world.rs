@@ -183,6 +183,30 @@ impl World {
         world
     }
 
+    /// The key exchange of a host ends without a word and starts again. Its data plane carries on.
+    pub fn restart(&mut self, host: usize, setup: &Setup) {
+        self.queue.retain(|_, happening| {
+            let of = match happening {
+                Happening::Done(of, _) | Happening::Plane(of, _) => *of,
+                Happening::FirstReceived(of, _) => *of,
+                _ => return true,
+            };
+            of != host
+        });
+        let settings = Settings {
+            first_child: 1 << 32,
+            ..Settings::default()
+        };
+        let mut secrets = Secrets::new();
+        secrets.add_shared_secret(1, Secret::new(b"a secret of both ends".to_vec()));
+        self.hosts[host].endpoint = Endpoint::new(settings);
+        self.hosts[host].secrets = secrets;
+        let connection = Arc::new(connection(setup, host));
+        self.call(host, |endpoint, now, random| {
+            endpoint.configure(vec![connection], now, random)
+        });
+    }
+
     /// The first host is behind a NAT.
     pub fn behind_nat(setup: &Setup) -> Self {
         let mut world = Self::new(setup);

@@ -116,8 +116,38 @@ fn a_peer_that_starts_again_replaces_what_it_had() {
     let before: Vec<_> = pair.right.installed.keys().copied().collect();
     pair.left.configure(vec![(*connection).clone()], pair.now);
     pair.settle();
+    // Its data plane may have gone on: the old pair is kept as after a rekey.
+    assert!(pair.right.installed.contains_key(&before[0]));
+    pair.run_for(8);
     pair.assert_agreed(1);
     assert!(!pair.right.installed.contains_key(&before[0]));
+}
+
+#[test]
+fn a_child_that_a_peer_does_not_bring_up_again_is_closed_after_a_while() {
+    let mut pair = up();
+    let connection = &pair.left.endpoint.shared.peers.records["peer"].connection;
+    let mut without = (**connection).clone();
+    without.children[0].on_demand = true;
+    without.childless = true;
+    pair.left = Host::new("192.0.2.1", Settings::default());
+    pair.left.dice = Dice(99);
+    let secret = Secret::new(b"secret".to_vec());
+    pair.left.secrets.add_shared_secret(SECRET, secret);
+    pair.left.configure(vec![without], pair.now);
+    pair.settle();
+    assert_eq!(pair.right.installed.len(), 1);
+    pair.run_for(11);
+    assert!(pair.right.installed.is_empty());
+    let is_down = |event: &Event| matches!(event, Event::ChildDown { .. });
+    assert_eq!(
+        pair.right
+            .events
+            .iter()
+            .filter(|event| is_down(event))
+            .count(),
+        1
+    );
 }
 
 #[test]

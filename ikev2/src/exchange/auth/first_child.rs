@@ -3,7 +3,7 @@
 use super::responder;
 use crate::{
     endpoint::{ChildId, Outbound, RemoveReason},
-    exchange::{Context, Purpose, child},
+    exchange::{Context, Purpose, child, child::left::Likeness},
     ike_sa::{Ending, FirstChild, IkeSa, Task, child_state::Negotiated},
     message::payload::NotifyType,
     work::{Output, Work, WorkError},
@@ -70,7 +70,7 @@ pub(crate) fn keys(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, 
         Ok(_) => return sa.fail(cx, "the child SA's keys are something else"),
         Err(error) => return sa.fail(cx, &format!("the child SA's keys: {error}")),
     };
-    let Some(child) = connection.child(&agreed.name) else {
+    let Some(configured) = connection.child(&agreed.name) else {
         return;
     };
     let sides = (traffic(&agreed.traffic.0), traffic(&agreed.traffic.1));
@@ -80,6 +80,15 @@ pub(crate) fn keys(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, 
     } else {
         (initiator, responder, sides.1, sides.0)
     };
+    // INITIAL_CONTACT: what a pair of the lost IKE SA carries goes on by it until the peer is known to be ready.
+    let likeness = Likeness {
+        name: &agreed.name,
+        protocol: agreed.algorithms.protocol,
+        mode: agreed.mode,
+        local_traffic: &local_traffic,
+        remote_traffic: &remote_traffic,
+    };
+    let replaces = child::left::predecessor(sa, &likeness);
     let pair = Negotiated {
         inbound_spi: agreed.inbound_spi,
         outbound_spi: agreed.outbound_spi,
@@ -89,10 +98,13 @@ pub(crate) fn keys(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, 
         mode: agreed.mode,
         local_traffic,
         remote_traffic,
-        outbound_state: Outbound::Active,
-        replaces: None,
+        outbound_state: match replaces {
+            Some(_) => Outbound::Standby,
+            None => Outbound::Active,
+        },
+        replaces,
     };
-    let id = sa.install(cx, child, pair);
+    let id = sa.install(cx, configured, pair);
     auth.first_child = FirstChild::Installed(id, agreed);
     sa.auth = Some(auth);
 }
@@ -125,9 +137,9 @@ pub(crate) fn installed(
             };
         }
     } else {
-        child::installed(sa, cx, id, Ok(()));
+        let request = sa.auth.as_ref().and_then(|auth| auth.request_id);
+        child::first_installed(sa, cx, id, request);
     }
-    child::carries(sa, id);
     finish(sa, cx);
 }
 

@@ -78,17 +78,19 @@ fn read(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload<'_>]) -> Resul
     let proof = super::proof(payloads)
         .ok_or("the peer sent no AUTH payload: it wants EAP, which is not supported as a proof")?;
     let chosen = sa.algorithms.clone().ok_or("no algorithms")?;
-    let candidates = cx
-        .shared
-        .peers
-        .candidates(sa.path.local.ip(), sa.path.remote.ip());
+    let ends = (sa.path.local.ip(), sa.path.remote.ip());
+    let peers = &cx.shared.peers;
     let wanted = Wanted {
         claimed: &claimed.identity,
         expected: expected.as_ref(),
         by_secret: proof.0 == Method::SharedSecret.number(),
         chosen: &chosen,
     };
-    let connection = wanted.find(candidates)?;
+    let fitting = peers.expecting(ends, &claimed.identity);
+    let connection = wanted.find(fitting).ok_or_else(|| {
+        let misfits = peers.candidates(ends.0, ends.1);
+        wanted.refusal(misfits.take(MAX_MISFITS))
+    })?;
     Ok((connection, claimed, proof))
 }
 
@@ -101,28 +103,26 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The connection whose identities fit best, exact ones before patterns; or why none fits.
-    fn find(&self, candidates: Vec<Arc<Connection>>) -> Result<Arc<Connection>, String> {
-        let mut misfits = Vec::new();
-        let mut fitting = Vec::new();
-        for connection in candidates {
-            match self.misfit(&connection) {
-                None => fitting.push(connection),
-                Some(why) => misfits.push(format!("{}: {why}", connection.name)),
-            }
-        }
+    /// The connection whose identities fit best, exact ones before patterns.
+    fn find(&self, candidates: Vec<Arc<Connection>>) -> Option<Arc<Connection>> {
         let rank = |connection: &Arc<Connection>| match connection.remote_id {
             Pattern::Exactly(_) => 0,
             Pattern::UnderDomain(_) | Pattern::AtDomain(_) => 1,
             Pattern::Any => 2,
         };
+        let is_fit = |connection: &Arc<Connection>| self.misfit(connection).is_none();
         // The first of equals: connections for this address come before those for any.
-        let best = fitting.into_iter().min_by_key(rank);
-        misfits.truncate(MAX_MISFITS);
-        best.ok_or_else(|| {
-            let why = misfits.join("\n");
-            format!("no connection fits the peer {}:\n{why}", self.claimed)
-        })
+        candidates.into_iter().filter(is_fit).min_by_key(rank)
+    }
+
+    /// Why none of these fits.
+    fn refusal<'c>(&self, candidates: impl Iterator<Item = &'c Arc<Connection>>) -> String {
+        let why = candidates.filter_map(|connection| {
+            let why = self.misfit(connection)?;
+            Some(format!("{}: {why}", connection.name))
+        });
+        let why = why.collect::<Vec<_>>().join("\n");
+        format!("no connection fits the peer {}:\n{why}", self.claimed)
     }
 
     fn misfit(&self, connection: &Connection) -> Option<String> {

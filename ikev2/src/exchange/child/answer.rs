@@ -3,7 +3,9 @@
 use super::{
     MAX_CHILD_PAIRS,
     agree::agree,
-    attempt, give_way, is_rekeying, read,
+    attempt, give_way, is_rekeying,
+    left::{self, Likeness},
+    read,
     refused::{RefusedRequest, of_work, refuse},
     settle,
     wanted::spi_of,
@@ -191,19 +193,30 @@ fn install(
             .filter_map(Traffic::from_selector)
             .collect()
     };
+    let mode = if pair.is_transport {
+        ChildMode::Transport
+    } else {
+        ChildMode::Tunnel
+    };
+    let local_traffic: Vec<_> = traffic(&pair.traffic.responder);
+    let remote_traffic: Vec<_> = traffic(&pair.traffic.initiator);
+    let likeness = Likeness {
+        name: &pair.name,
+        protocol: answer.chosen.protocol,
+        mode,
+        local_traffic: &local_traffic,
+        remote_traffic: &remote_traffic,
+    };
+    pair.replaces = pair.replaces.or_else(|| left::predecessor(sa, &likeness));
     let negotiated = Negotiated {
         inbound_spi: pair.own_spi,
         outbound_spi: pair.peers_spi,
         algorithms: answer.chosen.clone(),
         inbound: initiator,
         outbound: responder,
-        mode: if pair.is_transport {
-            ChildMode::Transport
-        } else {
-            ChildMode::Tunnel
-        },
-        local_traffic: traffic(&pair.traffic.responder),
-        remote_traffic: traffic(&pair.traffic.initiator),
+        mode,
+        local_traffic,
+        remote_traffic,
         // RFC 7296 2.8: what the old pair carries goes on by it until the peer is known to be ready.
         outbound_state: match pair.replaces {
             Some(_) => Outbound::Standby,
@@ -233,9 +246,7 @@ pub(super) fn installed(
         return;
     };
     respond(sa, cx, &answer, pair);
-    let Some(new) = sa.child_mut(id) else { return };
-    new.advance(Happening::Installed);
-    new.answered = Some(answer.message_id);
+    stand_by(sa, cx, id, answer.message_id);
     let (initiator, responder) = answer.nonces;
     let successor = Successor {
         id,
@@ -247,11 +258,19 @@ pub(super) fn installed(
     let Some(old) = pair.replaces else {
         return settle::carry(sa, id);
     };
-    new.move_at = Some(cx.now.saturating_add(move_timeout(0)));
     if let Some(old) = sa.child_mut(old) {
         old.peers_successor = Some(successor);
     }
     settle::settle(sa, cx, old);
+}
+
+/// A new pair is installed, and waits for a sign that the peer has the answer to this request.
+pub(super) fn stand_by(sa: &mut IkeSa, cx: &Context<'_>, id: ChildId, request: u32) {
+    if let Some(new) = sa.child_mut(id) {
+        new.advance(Happening::Installed);
+        new.answered = Some(request);
+        new.move_at = Some(cx.now.saturating_add(move_timeout(0)));
+    }
 }
 
 fn respond(sa: &mut IkeSa, cx: &mut Context<'_>, answer: &Answer, pair: &Pair) {

@@ -9,7 +9,7 @@
 
 use super::{is_rekeying, pause};
 use crate::{
-    child_sa::{Happening, Stage},
+    child_sa::{DRAIN_TIMEOUT, Happening, Stage},
     endpoint::{Action, ChildId, Event},
     exchange::{
         Context,
@@ -92,10 +92,14 @@ pub(super) fn move_to(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
         return;
     }
     pair.move_at = None;
-    let (replaces, name) = (pair.replaces, pair.name.clone());
+    let (replaces, name, now) = (pair.replaces, pair.name.clone(), cx.now);
     for other in kin(sa, id) {
         if let Some(other) = sa.child_mut(other) {
             other.advance(Happening::MovedAway);
+            // Of one that the peer has lost too, packets that are on the way are still taken.
+            if std::mem::take(&mut other.is_left) {
+                other.drained_at = Some(now.saturating_add(DRAIN_TIMEOUT));
+            }
         }
     }
     cx.act(Action::UseOutbound(id));

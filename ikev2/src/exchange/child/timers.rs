@@ -1,6 +1,6 @@
 //! What time and traffic cause: rekeys at soft limits, ends at hard ones, moves and removals.
 
-use super::{delete, is_rekeying, settle};
+use super::{delete, is_rekeying, left, settle};
 use crate::{
     child_sa::Stage,
     endpoint::{ChildId, RemoveReason, Use},
@@ -38,7 +38,9 @@ fn pair_timer(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
     let Some(pair) = sa.child_mut(id) else { return };
     if is_due(pair.drained_at) {
         // While this side still waits for the answer to its rekey, the pair is needed to decide a collision.
-        return if is_rekeying(sa, id) {
+        return if pair.is_left {
+            left::is_over(sa, cx, id);
+        } else if is_rekeying(sa, id) {
             postpone_removal(sa, cx, id);
         } else {
             sa.remove_child(cx, id, RemoveReason::Replaced, "");
