@@ -10,6 +10,7 @@
 //! to find a policy among many (`index`).
 
 mod change_error;
+mod choices;
 mod draft;
 mod explain;
 mod hash_index;
@@ -24,7 +25,7 @@ mod spd_entry;
 mod spread;
 
 pub use explain::{Explanation, Finding, Outcome};
-pub use interfaces::Interface;
+pub use interfaces::{Interface, KeptInterface};
 pub use prefetch::MAX_PREFETCH_PACKETS;
 pub use sa_index::SaIndex;
 pub use shadowed::Shadowed;
@@ -47,6 +48,8 @@ pub struct Database {
     /// Addresses of this host: associations of a device from one of them are outbound.
     local: Arc<HashSet<IpAddr>>,
     numbers: Numbers,
+    /// Devices that exist without associations too.
+    kept: Arc<[KeptInterface]>,
 }
 
 impl Database {
@@ -78,6 +81,21 @@ impl Database {
             self.publish();
         }
         news
+    }
+
+    /// Sets the devices that exist without associations too. True if they changed: then there is a new snapshot.
+    pub fn keep_interfaces(&mut self, kept: &[KeptInterface]) -> bool {
+        let news = *self.kept != *kept;
+        if news {
+            self.kept = kept.into();
+            self.publish();
+        }
+        news
+    }
+
+    /// The devices that exist without associations too.
+    pub fn kept_interfaces(&self) -> &[KeptInterface] {
+        &self.kept
     }
 
     /// The current snapshot, to be published to the readers.
@@ -125,7 +143,7 @@ impl Database {
     fn publish(&mut self) {
         self.take_used();
         let sas: Vec<_> = self.draft.sas().cloned().collect();
-        let interfaces = self.numbers.interfaces(&sas, &self.local);
+        let interfaces = self.numbers.interfaces(&sas, &self.local, &self.kept);
         self.snapshot = Arc::new(Snapshot::new(
             sas,
             self.draft.policies().cloned(),

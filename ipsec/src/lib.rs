@@ -36,6 +36,7 @@ pub mod packet;
 pub mod pmtu;
 pub mod policy;
 pub mod sa;
+mod selector;
 pub mod setkey;
 pub mod suite;
 pub mod transport;

@@ -1,7 +1,11 @@
 //! Security policy: which traffic is protected, how, and what happens to the rest (RFC 4301 4.4.1).
 
+pub(crate) use crate::selector::network;
+pub use crate::selector::{Prefix, Selector, Upper};
+
 use crate::sa::{Mode, Protocol, Reqid};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Which way traffic goes, seen from this gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,102 +16,6 @@ pub enum Direction {
     In,
     /// Arriving to be forwarded; Linux keeps it apart, and `in` creates it too unless `-k` forbids.
     Fwd,
-}
-
-/// An address prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Prefix {
-    /// Any address of it; host bits may be set, as setkey allows, and are ignored.
-    pub address: IpAddr,
-    /// 0 to 32 or 128.
-    pub len: u8,
-}
-
-impl Prefix {
-    /// Whether `address` lies in it.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.address.is_ipv6() == address.is_ipv6()
-            && network(self.address, self.len) == network(address, self.len)
-    }
-
-    /// Whether it is a single address.
-    pub fn is_host(&self) -> bool {
-        self.len == if self.address.is_ipv6() { 128 } else { 32 }
-    }
-}
-
-/// The network part of an address as a number: the same for all addresses of a prefix of this length.
-pub(crate) fn network(address: IpAddr, len: u8) -> u128 {
-    let (bits, width) = match address {
-        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
-        IpAddr::V6(address) => (address.to_bits(), 128),
-    };
-    let host = u32::from(width - len.min(width));
-    bits.checked_shr(host)
-        .and_then(|network| network.checked_shl(host))
-        .unwrap_or(0)
-}
-
-/// The upper layer that a selector matches.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Upper {
-    /// Whatever it is.
-    #[default]
-    Any,
-    /// This protocol number; `None` ports match any (RFC 4301 4.4.1.1).
-    Protocol {
-        /// IP protocol number.
-        number: u8,
-        /// Source port of TCP, UDP, SCTP, DCCP, UDP-Lite.
-        source_port: Option<u16>,
-        /// Destination port.
-        destination_port: Option<u16>,
-    },
-    /// ICMP (1) or ICMPv6 (58) of a type and code, `None` for any.
-    Icmp {
-        /// 1 or 58.
-        number: u8,
-        /// Message type.
-        kind: Option<u8>,
-        /// Message code.
-        code: Option<u8>,
-    },
-    /// Ports without a protocol, as setkey's `addr[port] … any` writes it: TCP, UDP, DCCP, SCTP, UDP-Lite.
-    Ports {
-        /// Source port.
-        source_port: Option<u16>,
-        /// Destination port.
-        destination_port: Option<u16>,
-    },
-}
-
-impl Upper {
-    /// Source and destination port that it matches; `None` for any port, and where the protocol has none.
-    pub fn ports(self) -> (Option<u16>, Option<u16>) {
-        match self {
-            Self::Protocol {
-                source_port,
-                destination_port,
-                ..
-            }
-            | Self::Ports {
-                source_port,
-                destination_port,
-            } => (source_port, destination_port),
-            Self::Any | Self::Icmp { .. } => (None, None),
-        }
-    }
-}
-
-/// Which packets a policy is about.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Selector {
-    /// Source addresses.
-    pub source: Prefix,
-    /// Destination addresses.
-    pub destination: Prefix,
-    /// Upper layer.
-    pub upper: Upper,
 }
 
 /// How insistent a template is (setkey's level).
@@ -165,4 +73,7 @@ pub struct Policy {
     pub priority: i64,
     /// Whether it belongs to a peer of IKE, and so to no setkey file.
     pub is_negotiated: bool,
+    /// The device by whose associations its packets leave and have to arrive; none if any association serves it that
+    /// has no device.
+    pub device: Option<Arc<str>>,
 }

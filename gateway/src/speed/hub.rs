@@ -124,6 +124,7 @@ impl Hub {
             spread: 1,
             priority: 0,
             is_negotiated: false,
+            device: None,
         }))
     }
 

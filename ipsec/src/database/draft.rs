@@ -8,7 +8,7 @@ use crate::command::{Answer, Command, Refused, SaReport};
 use crate::policy::{Direction, Policy, Selector};
 use crate::sa::{Protocol, Sa, SaConfig, SaId, SaState, Spi};
 use multibuffer::without_stack_copies;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -21,8 +21,10 @@ pub(super) struct Draft {
     sas: Vec<Arc<Sa>>,
     places: HashMap<SaId, usize>,
     larval: Vec<(SaId, u64)>,
+    /// Their numbers rise.
     policies: Vec<Arc<SpdEntry>>,
-    known: HashSet<(Selector, Direction)>,
+    /// The number of each.
+    known: HashMap<(Selector, Direction), u32>,
     last_policy: u32,
     updated: Vec<Arc<Sa>>,
     /// Taken out by the present list of commands: one that comes back with the same keys goes on from its numbers.
@@ -94,20 +96,12 @@ impl Draft {
                 });
                 Ok(Answer::Done)
             }
-            Command::DumpSas(protocol) => {
-                let wanted = |sa: &&Arc<Sa>| {
-                    protocol.is_none_or(|protocol| protocol == sa.config.id.protocol)
-                };
-                Ok(Answer::Sas(
-                    self.sas
-                        .iter()
-                        .filter(wanted)
-                        .map(|sa| report(sa))
-                        .collect(),
-                ))
-            }
+            Command::DumpSas(protocol) => Ok(Answer::Sas(self.dump_sas(*protocol))),
             Command::AddPolicy(policy) => self.add_policy(policy, now, random),
             Command::UpdatePolicy(policy) => {
+                if self.change_in_place(policy, now) {
+                    return Ok(Answer::Done);
+                }
                 self.remove_policy(&policy.selector, policy.direction);
                 self.add_policy(policy, now, random)
             }
@@ -124,10 +118,8 @@ impl Draft {
                 selector,
                 direction,
             } => {
-                let entry = self
-                    .policies
-                    .iter()
-                    .find(|entry| entry.is(selector, *direction));
+                let place = self.place_of(selector, *direction);
+                let entry = place.and_then(|place| self.policies.get(place));
                 entry
                     .map(|entry| Answer::Policies(vec![entry.report()]))
                     .ok_or(ChangeError::NoPolicy)
@@ -142,12 +134,22 @@ impl Draft {
         }
     }
 
+    fn dump_sas(&self, protocol: Option<Protocol>) -> Vec<SaReport> {
+        let wanted =
+            |sa: &&Arc<Sa>| protocol.is_none_or(|protocol| protocol == sa.config.id.protocol);
+        self.sas
+            .iter()
+            .filter(wanted)
+            .map(|sa| report(sa))
+            .collect()
+    }
+
     /// Those that IKE negotiated stay.
     fn flush_policies(&mut self) {
         self.policies.retain(|entry| entry.policy.is_negotiated);
-        let left = self.policies.iter().map(|entry| &entry.policy);
+        let left = self.policies.iter();
         self.known = left
-            .map(|policy| (policy.selector, policy.direction))
+            .map(|entry| ((entry.policy.selector, entry.policy.direction), entry.id))
             .collect();
     }
 
@@ -328,24 +330,49 @@ impl Draft {
         now: u64,
         random: &mut dyn FnMut() -> u64,
     ) -> Outcome {
-        if !self.known.insert((policy.selector, policy.direction)) {
+        let key = (policy.selector, policy.direction);
+        if self.known.contains_key(&key) {
             return Err(ChangeError::PolicyExists);
         }
         if policy.spread > 1 {
             self.spreader.get_or_insert_with(|| Spreader::new(random));
         }
         self.last_policy += 1;
+        self.known.insert(key, self.last_policy);
         let entry = SpdEntry::new(Arc::clone(policy), self.last_policy, now);
         self.policies.push(Arc::new(entry));
         Ok(Answer::Done)
     }
 
     fn remove_policy(&mut self, selector: &Selector, direction: Direction) -> bool {
-        let was_there = self.known.remove(&(*selector, direction));
-        if was_there {
-            self.policies.retain(|entry| !entry.is(selector, direction));
+        let place = self.place_of(selector, direction);
+        if let Some(place) = place {
+            self.policies.remove(place);
+            self.known.remove(&(*selector, direction));
         }
-        was_there
+        place.is_some()
+    }
+
+    /// A policy of IKE that changes with its child SA keeps its place among those of the same priority. False if there
+    /// is none.
+    fn change_in_place(&mut self, policy: &Arc<Policy>, now: u64) -> bool {
+        let place = self.place_of(&policy.selector, policy.direction);
+        let old = place.and_then(|place| self.policies.get_mut(place));
+        let is_kept = |old: &&mut Arc<SpdEntry>| {
+            let is_negotiated = old.policy.is_negotiated && policy.is_negotiated;
+            is_negotiated && old.policy.priority == policy.priority && policy.spread == 1
+        };
+        let Some(old) = old.filter(is_kept) else {
+            return false;
+        };
+        *old = Arc::new(SpdEntry::new(Arc::clone(policy), old.id, now));
+        true
+    }
+
+    fn place_of(&self, selector: &Selector, direction: Direction) -> Option<usize> {
+        let id = self.known.get(&(*selector, direction))?;
+        let place = self.policies.binary_search_by_key(id, |entry| entry.id);
+        place.ok()
     }
 }
 

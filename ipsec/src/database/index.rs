@@ -247,6 +247,13 @@ fn words((source, destination): Networks) -> [u64; 4] {
     [a, b, c, d]
 }
 
+/// Whether a selector matches a packet, by itself.
+pub(super) fn matches(selector: &Selector, packet: &Outline) -> bool {
+    selector.source.contains(packet.source)
+        && selector.destination.contains(packet.destination)
+        && fit(&selector.upper, packet) == Fit::Yes
+}
+
 fn fit(upper: &Upper, packet: &Outline) -> Fit {
     match *upper {
         Upper::Any => Fit::Yes,

@@ -1,14 +1,15 @@
-//! Devices with associations of their own (`-o interface=NAME`): packets routed into one leave through its association,
-//! and packets from that association come out of it. Routes take the place of policies, so any routing daemon can
-//! decide.
+//! Devices with associations of their own: packets routed into one leave through one of its associations, and packets
+//! from these come out of it. Routes take the place of policies, so any routing daemon can decide, unless policies lead
+//! into the device as well: then these are followed too.
 //!
 //! ```text
 //!   route ──► vpn0 ──► the youngest association of `vpn0` that leaves from here     vpn1 ──► another peer's
+//!                      and was negotiated for such packets
 //!   vpn0 ◄── any association of `vpn0`
 //! ```
 
 use super::SaIndex;
-use crate::sa::Phase;
+use super::choices::{Choices, merit};
 use crate::sa::Sa;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -21,8 +22,21 @@ pub struct Interface {
     pub name: Arc<str>,
     /// Its number, the same for as long as the database exists; never 0.
     pub number: u32,
-    /// The association that its traffic leaves through, if there is one.
+    /// The youngest association that its traffic leaves through, if there is one.
     pub outbound_sa: Option<SaIndex>,
+    /// Whether it belongs to a peer, and exists without associations too.
+    pub is_kept: bool,
+    /// Whether its packets follow the policies that name it.
+    pub follows_policies: bool,
+}
+
+/// A device that exists as long as it is named here, with and without associations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptInterface {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether policies lead into it, and its packets follow them.
+    pub follows_policies: bool,
 }
 
 /// Numbers of names, assigned once.
@@ -33,15 +47,24 @@ pub(super) struct Numbers(HashMap<Arc<str>, u32>);
 #[derive(Default)]
 pub(super) struct Interfaces {
     all: Vec<Interface>,
-    outbound_sas: HashMap<u32, [SaIndex; 1]>,
+    choices: HashMap<u32, Choices>,
+    following: HashSet<u32>,
+    /// The associations that leave from here, of each device.
+    outbound: HashMap<Arc<str>, Vec<SaIndex>>,
     /// Of each association, empty where none has a device.
     of_sa: Vec<u32>,
 }
 
 impl Numbers {
-    /// The devices that `sas` name, on a host with the addresses `local`.
-    pub fn interfaces(&mut self, sas: &[Arc<Sa>], local: &HashSet<IpAddr>) -> Interfaces {
+    /// The devices that are kept and those that `sas` name, on a host with the addresses `local`.
+    pub fn interfaces(
+        &mut self,
+        sas: &[Arc<Sa>],
+        local: &HashSet<IpAddr>,
+        kept: &[KeptInterface],
+    ) -> Interfaces {
         let mut interfaces = Interfaces::default();
+        let mut known: HashMap<Arc<str>, u32> = HashMap::new();
         for (place, sa) in sas.iter().enumerate() {
             let Some(name) = &sa.config.interface else {
                 continue;
@@ -49,18 +72,25 @@ impl Numbers {
             let number = self.number(name);
             interfaces.of_sa.resize(sas.len(), 0);
             interfaces.of_sa[place] = number;
-            if !interfaces.all.iter().any(|known| known.number == number) {
-                interfaces.all.push(Interface {
-                    name: Arc::clone(name),
-                    number,
-                    outbound_sa: outbound_sa(sas, name, local),
-                });
+            known.insert(Arc::clone(name), number);
+            if local.contains(&sa.config.source) && !sa.config.is_standby && sa.is_alive() {
+                let outbound = interfaces.outbound.entry(Arc::clone(name)).or_default();
+                outbound.push(SaIndex(place as u32));
             }
         }
-        let known = interfaces.all.iter();
-        interfaces.outbound_sas = known
-            .filter_map(|interface| Some((interface.number, [interface.outbound_sa?])))
-            .collect();
+        for interface in kept {
+            let number = self.number(&interface.name);
+            known.insert(Arc::clone(&interface.name), number);
+            if interface.follows_policies {
+                interfaces.following.insert(number);
+            }
+        }
+        let is_kept: HashSet<_> = kept.iter().map(|interface| &interface.name).collect();
+        for (name, number) in known {
+            let is_kept = is_kept.contains(&name);
+            interfaces.add(sas, name, number, is_kept);
+        }
+        interfaces.all.sort_by_key(|interface| interface.number);
         interfaces
     }
 
@@ -71,6 +101,21 @@ impl Numbers {
 }
 
 impl Interfaces {
+    fn add(&mut self, sas: &[Arc<Sa>], name: Arc<str>, number: u32, is_kept: bool) {
+        let outbound = self.outbound(&name);
+        let youngest = outbound.iter().max_by_key(|index| merit(sas, **index));
+        let outbound_sa = youngest.copied();
+        let choices = Choices::among(sas, outbound, |_| true);
+        self.choices.insert(number, choices);
+        self.all.push(Interface {
+            name,
+            number,
+            outbound_sa,
+            is_kept,
+            follows_policies: self.following.contains(&number),
+        });
+    }
+
     pub fn all(&self) -> &[Interface] {
         &self.all
     }
@@ -79,23 +124,17 @@ impl Interfaces {
         self.of_sa.get(sa.0 as usize).copied().unwrap_or(0)
     }
 
-    pub fn outbound_sa(&self, number: u32) -> Option<&[SaIndex]> {
-        self.outbound_sas.get(&number).map(|way| &way[..])
+    /// The associations by which the packets of a device leave.
+    pub fn choices(&self, number: u32) -> Option<&Choices> {
+        self.choices.get(&number)
     }
-}
 
-/// The youngest outbound association of a device, if possible one that is not dying.
-fn outbound_sa(sas: &[Arc<Sa>], name: &Arc<str>, local: &HashSet<IpAddr>) -> Option<SaIndex> {
-    let leaves = |(_, sa): &(usize, &Arc<Sa>)| {
-        sa.config.interface.as_ref() == Some(name)
-            && local.contains(&sa.config.source)
-            && !sa.config.is_standby
-            && sa.is_alive()
-    };
-    let is_fresh = |sa: &Sa| sa.state.usage().phase == Phase::Mature;
-    sas.iter()
-        .enumerate()
-        .filter(leaves)
-        .max_by_key(|(place, sa)| (is_fresh(sa), *place))
-        .map(|(place, _)| SaIndex(place as u32))
+    pub fn follows_policies(&self, number: u32) -> bool {
+        self.following.contains(&number)
+    }
+
+    /// The associations of a device that leave from here, in the order of the database.
+    pub fn outbound(&self, name: &Arc<str>) -> &[SaIndex] {
+        self.outbound.get(name).map_or(&[], Vec::as_slice)
+    }
 }

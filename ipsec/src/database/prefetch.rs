@@ -105,6 +105,10 @@ impl Snapshot {
         let route = &self.out.entries[rank as usize].answer;
         match route {
             Route::Fixed(_) => route.between(source, destination).and_then(first),
+            Route::ByDevice(choices) => choices
+                .paths()
+                .next()
+                .and_then(|path| path.first().copied()),
             // Rare, and not worth a second look-up.
             Route::Discard | Route::Bypass | Route::ByHosts(_) => None,
         }

@@ -1,9 +1,10 @@
 //! Which associations a policy's templates lead to: decided once for each snapshot, not once for each packet.
 
 use super::SaIndex;
+use super::choices::{Choices, merit};
+use super::interfaces::Interfaces;
 use crate::policy::{Action, Level, Policy, Template};
-use crate::sa::Phase;
-use crate::sa::{Mode, Protocol, Reqid, Sa};
+use crate::sa::{Mode, Protocol, Reqid, Sa, SaConfig};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(super) enum Route {
         reason = "rare, and would make all others large"
     )]
     ByHosts(Box<HashMap<(IpAddr, IpAddr), SaPaths>>),
+    /// Associations of the policy's device, by their own selectors.
+    ByDevice(Choices),
 }
 
 /// The associations that inbound traffic of one policy must have come through; checked against the templates.
@@ -72,7 +75,7 @@ impl Route {
     /// The associations for packets between two hosts.
     pub(super) fn between(&self, source: IpAddr, destination: IpAddr) -> Option<&SaPaths> {
         match self {
-            Self::Discard | Self::Bypass => None,
+            Self::Discard | Self::Bypass | Self::ByDevice(_) => None,
             Self::Fixed(way) => way.as_ref(),
             Self::ByHosts(ways) => ways.get(&(source, destination)),
         }
@@ -81,7 +84,7 @@ impl Route {
     /// All paths that packets may take; of a policy between many hosts those of any one pair.
     pub(super) fn paths(&self) -> impl Iterator<Item = &[SaIndex]> {
         let way = match self {
-            Self::Discard | Self::Bypass => None,
+            Self::Discard | Self::Bypass | Self::ByDevice(_) => None,
             Self::Fixed(way) => way.as_ref(),
             Self::ByHosts(ways) => ways.values().next(),
         };
@@ -91,31 +94,45 @@ impl Route {
             None => (None, &[][..]),
         };
         let alternatives = alternatives.iter().map(std::slice::from_ref);
-        path.into_iter().chain(alternatives)
+        let choices = match self {
+            Self::ByDevice(choices) => Some(choices),
+            _ => None,
+        };
+        let by_device = choices.into_iter().flat_map(Choices::paths);
+        path.into_iter().chain(alternatives).chain(by_device)
     }
 }
 
 /// Associations by the addresses and protocol they work between.
 pub(super) struct Resolver<'a> {
     sas: &'a [Arc<Sa>],
+    interfaces: &'a Interfaces,
     between: HashMap<(IpAddr, IpAddr, Protocol), Vec<SaIndex>>,
+    /// The same by their numbers too: thousands of tunnels between two gateways differ by these alone.
+    numbered: HashMap<(IpAddr, IpAddr, Protocol, Reqid), Vec<SaIndex>>,
 }
 
 impl<'a> Resolver<'a> {
-    pub(super) fn new(sas: &'a [Arc<Sa>]) -> Self {
+    pub(super) fn new(sas: &'a [Arc<Sa>], interfaces: &'a Interfaces) -> Self {
         let mut between: HashMap<_, Vec<SaIndex>> = HashMap::new();
+        let mut numbered: HashMap<_, Vec<SaIndex>> = HashMap::new();
         // An association of a device serves no policy, and a standby one serves none yet.
         let shared =
             |(_, sa): &(usize, &Arc<Sa>)| sa.config.interface.is_none() && !sa.config.is_standby;
         for (place, sa) in sas.iter().enumerate().filter(shared) {
-            let key = (
-                sa.config.source,
-                sa.config.id.destination,
-                sa.config.id.protocol,
-            );
-            between.entry(key).or_default().push(SaIndex(place as u32));
+            let (source, id) = (sa.config.source, sa.config.id);
+            let (ends, index) = ((source, id.destination), SaIndex(place as u32));
+            let alike = between.entry((ends.0, ends.1, id.protocol));
+            alike.or_default().push(index);
+            let alike = numbered.entry((ends.0, ends.1, id.protocol, sa.config.reqid));
+            alike.or_default().push(index);
         }
-        Self { sas, between }
+        Self {
+            sas,
+            interfaces,
+            between,
+            numbered,
+        }
     }
 
     pub(super) fn route(&self, policy: &Policy) -> Route {
@@ -124,6 +141,11 @@ impl<'a> Resolver<'a> {
             Action::Bypass | Action::Entrust => return Route::Bypass,
             Action::Protect(templates) => templates,
         };
+        if let Some(device) = &policy.device {
+            let outbound = self.interfaces.outbound(device);
+            let choices = Choices::among(self.sas, outbound, |config| serves(config, policy));
+            return Route::ByDevice(choices);
+        }
         let starts_fixed = templates
             .first()
             .is_none_or(|template| template.endpoints.is_some());
@@ -159,7 +181,12 @@ impl<'a> Resolver<'a> {
             return None;
         };
         let (source, destination) = only.endpoints?;
-        let candidates = self.between.get(&(source, destination, only.protocol))?;
+        let candidates = match wanted_reqid(only) {
+            Reqid(0) => self.between.get(&(source, destination, only.protocol)),
+            reqid => self
+                .numbered
+                .get(&(source, destination, only.protocol, reqid)),
+        }?;
         let satisfies = |index: &&SaIndex| satisfies(&self.sas[index.0 as usize], only);
         candidates.iter().rev().find(satisfies).copied()
     }
@@ -231,20 +258,31 @@ impl<'a> Resolver<'a> {
         template: &Template,
         (source, destination): (IpAddr, IpAddr),
     ) -> impl Iterator<Item = SaIndex> {
-        let candidates = self.between.get(&(source, destination, template.protocol));
+        // As in the kernel: a template without a number leads to associations without a number.
+        let reqid = wanted_reqid(template);
+        let candidates = self
+            .numbered
+            .get(&(source, destination, template.protocol, reqid));
         candidates.into_iter().flatten().copied().filter(|index| {
             let sa = &self.sas[index.0 as usize];
-            // As in the kernel: a template without a number leads to associations without a number.
-            sa.is_alive()
-                && mode_fits(sa, template.mode)
-                && sa.config.reqid == wanted_reqid(template)
+            sa.is_alive() && mode_fits(sa, template.mode)
         })
     }
 
     fn merit(&self, index: SaIndex) -> (bool, u32) {
-        let phase = self.sas[index.0 as usize].state.usage().phase;
-        (phase == Phase::Mature, index.0)
+        merit(self.sas, index)
     }
+}
+
+/// Whether an association of a policy's device serves the policy, by protocol and number.
+pub(super) fn serves(config: &SaConfig, policy: &Policy) -> bool {
+    let Action::Protect(templates) = &policy.action else {
+        return false;
+    };
+    let fits = |template: &Template| {
+        config.id.protocol == template.protocol && config.reqid == wanted_reqid(template)
+    };
+    templates.iter().any(fits)
 }
 
 /// Whether an association that a packet came through satisfies a template (RFC 4301 5.2).
@@ -285,7 +323,7 @@ pub(super) fn demand_alike(one: &Policy, other: &Policy) -> bool {
         }
         (Action::Discard | Action::Bypass | Action::Entrust | Action::Protect(_), _) => false,
     };
-    alike && one.selector == other.selector
+    alike && one.selector == other.selector && one.device == other.device
 }
 
 fn mode_fits(sa: &Sa, mode: Mode) -> bool {

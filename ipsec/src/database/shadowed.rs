@@ -32,16 +32,15 @@ impl Snapshot {
         let mut groups: HashMap<_, Vec<SaIndex>> = HashMap::new();
         for (place, sa) in (0..).zip(&self.sas) {
             let may_carry = sa.config.interface.is_none() && !sa.config.is_standby;
-            if may_carry && sa.is_alive() {
-                let key = ends(&sa.config);
-                groups.entry(key).or_default().push(SaIndex(place));
+            let index = SaIndex(place);
+            if may_carry && sa.is_alive() && !carriers.contains(&index) {
+                groups.entry(ends(&sa.config)).or_default().push(index);
             }
         }
         let mut shadowed = Vec::new();
         for carrier in &carriers {
             let sa = self.sa(*carrier);
-            let others = groups.get(&ends(&sa.config)).into_iter().flatten();
-            let idle = others.filter(|other| !carriers.contains(other));
+            let idle = groups.get(&ends(&sa.config)).into_iter().flatten();
             let unlike = idle.filter(|other| is_unlike(sa, self.sa(**other)));
             shadowed.extend(unlike.map(|idle| Shadowed {
                 idle: *idle,
@@ -58,6 +57,10 @@ impl Snapshot {
         for entry in &self.out.entries {
             let ways: Vec<&SaPaths> = match &entry.answer {
                 Route::Discard | Route::Bypass => Vec::new(),
+                Route::ByDevice(choices) => {
+                    carriers.extend(choices.paths().flatten().copied());
+                    Vec::new()
+                }
                 Route::Fixed(way) => way.iter().collect(),
                 Route::ByHosts(ways) => ways.values().collect(),
             };

@@ -1,10 +1,11 @@
 //! Both databases at one moment, with everything a packet needs looked up beforehand.
 
 use super::SaIndex;
+use super::choices::is_for;
 use super::hash_index::HashIndex;
 use super::index::{Fit, Index};
 use super::interfaces::{Interface, Interfaces};
-use super::resolve::{Demand, Resolver, Route, SaPaths, demand_alike, satisfies};
+use super::resolve::{Demand, Resolver, Route, SaPaths, demand_alike, satisfies, serves};
 use super::spd_entry::SpdEntry;
 use super::spread::Spreader;
 use crate::Dropped;
@@ -81,7 +82,7 @@ impl Snapshot {
         let mut sorted: Vec<_> = policies.collect();
         // Stable: among equals the one added first goes first.
         sorted.sort_by_key(|entry| std::cmp::Reverse(entry.policy.priority));
-        let resolver = Resolver::new(&sas);
+        let resolver = Resolver::new(&sas, &interfaces);
         let demands = |direction| Spd::new(&sorted, direction, |policy| resolver.demand(policy));
         let out = Spd::new(&sorted, Direction::Out, |policy| resolver.route(policy));
         let (inbound, forward) = (demands(Direction::In), demands(Direction::Fwd));
@@ -168,14 +169,15 @@ impl Snapshot {
     }
 
     /// The decision about a packet that was routed into a device. A device with associations of its own needs no
-    /// policy; while it has no association its packets are dropped.
+    /// policy, unless policies lead into it; while it has no association for a packet the packet is dropped.
     pub fn outbound_via(&self, interface: u32, packet: &Outline) -> Decision<'_> {
-        match interface {
-            0 => self.outbound(packet),
-            number => match self.interfaces.outbound_sa(number) {
-                Some(sas) => Decision::Protect(sas),
-                None => Decision::Drop(Dropped::Acquire),
-            },
+        if interface == 0 || self.interfaces.follows_policies(interface) {
+            return self.outbound(packet);
+        }
+        let choices = self.interfaces.choices(interface);
+        match choices.and_then(|choices| choices.for_packet(packet)) {
+            Some(sas) => Decision::Protect(sas),
+            None => Decision::Drop(Dropped::Acquire),
         }
     }
 
@@ -192,6 +194,10 @@ impl Snapshot {
         match &entry.answer {
             Route::Discard => Decision::Drop(Dropped::PolicyDiscard),
             Route::Bypass => Decision::Bypass,
+            Route::ByDevice(choices) => match choices.for_packet(packet) {
+                Some(path) => Decision::Protect(path),
+                None => without_association(&entry.spd),
+            },
             route @ (Route::Fixed(_) | Route::ByHosts(_)) => {
                 match route.between(packet.source, packet.destination) {
                     Some(SaPaths::Single(path)) if path.is_empty() => Decision::Bypass,
@@ -213,7 +219,12 @@ impl Snapshot {
         if let [only] = path
             && self.interface_of(*only) != 0
         {
-            return Ok(Allowed::Both);
+            if !is_for(&self.sa(*only).config, packet) {
+                return Err(Dropped::PolicyMismatch);
+            }
+            if !self.interfaces.follows_policies(self.interface_of(*only)) {
+                return Ok(Allowed::Both);
+            }
         }
         let here = self.allows(&self.inbound, packet, path);
         if !self.in_and_fwd_differ {
@@ -244,6 +255,7 @@ impl Snapshot {
             Demand::Bypass if path.is_empty() => Ok(()),
             Demand::Bypass => Err(Dropped::PolicyMismatch),
             Demand::Protect { known: Some(sa) } if path == [*sa] => Ok(()),
+            Demand::Protect { .. } if self.came_by_its_device(&entry.spd.policy, path) => Ok(()),
             Demand::Protect { .. } if self.satisfies_templates(entry.spd.templates(), path) => {
                 Ok(())
             }
@@ -252,6 +264,15 @@ impl Snapshot {
     }
 
     /// Whether `path` is what `templates` require, no less and no more.
+    /// Whether the packet came through an association of the policy's device that serves the policy.
+    fn came_by_its_device(&self, policy: &Policy, path: &[SaIndex]) -> bool {
+        let (Some(device), [only]) = (&policy.device, path) else {
+            return false;
+        };
+        let config = &self.sa(*only).config;
+        config.interface.as_ref() == Some(device) && serves(config, policy)
+    }
+
     fn satisfies_templates(&self, templates: &[Template], path: &[SaIndex]) -> bool {
         let mut path = path.iter().map(|index| self.sa(*index)).peekable();
         for template in templates.iter().rev() {

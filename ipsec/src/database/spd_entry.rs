@@ -1,7 +1,7 @@
 //! One policy of the SPD and what is known of its use.
 
 use crate::command::PolicyReport;
-use crate::policy::{Action, Direction, Policy, Selector, Template};
+use crate::policy::{Action, Policy, Template};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -24,11 +24,6 @@ impl SpdEntry {
             used: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
         }
-    }
-
-    /// Whether it is the policy of this traffic in this direction.
-    pub(super) fn is(&self, selector: &Selector, direction: Direction) -> bool {
-        self.policy.selector == *selector && self.policy.direction == direction
     }
 
     /// Notes that it has decided about a packet; [`SpdEntry::take_used`] knows when.

@@ -63,6 +63,7 @@ fn policy(source: &str, destination: &str, upper: Upper, action: Action) -> Poli
         spread: 1,
         priority: 0,
         is_negotiated: false,
+        device: None,
     }
 }
 
@@ -347,7 +348,7 @@ fn the_youngest_association_that_is_not_dying_carries_the_traffic() {
 }
 
 #[test]
-fn a_dead_association_is_told_taken_out_and_missed() {
+fn a_dead_association_is_reported_removed_and_acquired_again() {
     let hard = LifetimeLimits {
         age: 60,
         ..LifetimeLimits::default()
@@ -679,7 +680,7 @@ fn sixty_thousand_policies_are_asked_by_their_shapes() {
 
 #[test]
 fn explain_finds_that_a_listing_has_its_directions_swapped() {
-    // Study 2 prints the two gateways' files swapped: loaded on the client's router, this one protects nothing.
+    // The other router's file: loaded on the client's router, it protects nothing.
     let ends = (address("159.10.10.2"), address("159.10.10.1"));
     let esp = |endpoints| Template {
         protocol: Protocol::Esp,

@@ -2,6 +2,7 @@
 
 use super::{Lifetimes, Reqid, SaId};
 use crate::aggfrag::Aggfrag;
+use crate::selector::Selector;
 use crate::suite::Suite;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -90,6 +91,9 @@ pub struct SaConfig {
     pub key_is_fresh: bool,
     /// The network device whose traffic it carries, independent of policies; none for an association that policies use.
     pub interface: Option<Arc<str>>,
+    /// With a device: the packets that it was negotiated for, as they pass in its direction (RFC 4301 4.4.2.1); empty
+    /// for any. Nothing else is sent by it, and nothing else that came by it is delivered.
+    pub selectors: Arc<[Selector]>,
     /// Idle seconds after which a keepalive keeps NAT mappings open (RFC 3948 2.3); 0 for never.
     pub keepalive: u16,
     /// Idle seconds after which a dummy packet is sent (RFC 4303 2.6); 0 for never.
@@ -123,6 +127,7 @@ impl SaConfig {
             ecn: true,
             tfc: 0,
             interface: None,
+            selectors: Arc::default(),
             keepalive: 0,
             dummy: 0,
             aggfrag: None,

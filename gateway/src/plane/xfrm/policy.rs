@@ -155,6 +155,7 @@ pub(super) fn parse(message: &ModifyMessage) -> Option<PolicyReport> {
         spread: 1,
         priority: DEFAULT_PRIORITY - i64::from(info.priority),
         is_negotiated: false,
+        device: None,
     };
     Some(PolicyReport {
         policy: Arc::new(policy),

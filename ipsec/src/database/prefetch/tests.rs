@@ -65,6 +65,7 @@ fn policy(n: u32, direction: Direction, upper: Upper) -> Command {
         spread: 1,
         priority: 0,
         is_negotiated: false,
+        device: None,
     }))
 }
 

@@ -149,3 +149,46 @@ fn a_flush_leaves_what_ike_negotiated_and_a_delete_by_name_does_not() {
     apply(&mut database, &[delete]).unwrap();
     assert_eq!(left(&database), (0, 1));
 }
+
+#[test]
+fn a_policy_that_is_updated_goes_behind_its_equals_and_one_of_ike_keeps_its_place() {
+    for (is_negotiated, expected) in [(false, [1, 2, 0]), (true, [0, 1, 2])] {
+        let networks = ["10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"];
+        let policies = networks.map(|network| Policy {
+            is_negotiated,
+            ..policy("10.1.0.0/16", network, Upper::Any, protect(Level::Require))
+        });
+        let mut database = database(&policies.clone().map(add_policy));
+        let updated = Policy {
+            action: Action::Protect(vec![template(Level::Unique(Some(Reqid(7))))]),
+            ..policies[0].clone()
+        };
+        apply(
+            &mut database,
+            &[Command::UpdatePolicy(Arc::new(updated.clone()))],
+        )
+        .unwrap();
+        let snapshot = database.snapshot();
+        let order: Vec<_> = snapshot
+            .policies(Direction::Out)
+            .map(|(_, policy)| {
+                policies
+                    .iter()
+                    .position(|old| old.selector == policy.selector)
+            })
+            .collect();
+        assert_eq!(order, expected.map(Some));
+        assert!(
+            snapshot
+                .policies(Direction::Out)
+                .any(|(_, policy)| **policy == updated)
+        );
+        let delete = Command::DeletePolicy {
+            selector: updated.selector,
+            direction: Direction::Out,
+        };
+        apply(&mut database, std::slice::from_ref(&delete)).unwrap();
+        assert!(apply(&mut database, &[delete]).is_err());
+        assert_eq!(database.snapshot().policies(Direction::Out).count(), 2);
+    }
+}

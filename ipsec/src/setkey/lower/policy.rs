@@ -42,6 +42,7 @@ impl Lowering<'_> {
             spread,
             priority,
             is_negotiated: false,
+            device: None,
         };
         let forwarded = self.forwarded(&written);
         self.push(command(Arc::new(written)), span)?;

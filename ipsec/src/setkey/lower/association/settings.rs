@@ -52,6 +52,7 @@ impl Settings {
             ecn: self.ecn,
             tfc: self.tfc,
             interface: self.interface.clone(),
+            selectors: Arc::default(),
             keepalive: self.keepalive,
             dummy: self.dummy,
             ah_align8: self.ah_align8,
