@@ -63,18 +63,25 @@ impl Layers<'_> {
     }
 }
 
-/// Goodput of one TCP stream of full segments over a link of this rate, in bits per second.
+/// Goodput of one TCP stream of full segments over a link of this rate, in bits per second. A link in front of the
+/// tunnel carries the same segments before anything is added to them.
 pub(crate) fn tcp(
     layers: Layers<'_>,
     families: Families,
     mtu: u32,
     timestamps: bool,
     link_bps: f64,
+    in_front: bool,
 ) -> Option<f64> {
     let packet = layers.largest(mtu, families.outer)?;
     let options = if timestamps { TCP_TIMESTAMPS_BYTES } else { 0 };
     let payload = packet.checked_sub(families.inner.header() + TCP_HEADER_BYTES + options)?;
-    let frame = layers.wrapped(packet, families.outer) + ETHERNET_OVERHEAD_BYTES;
+    let carried = if in_front {
+        packet
+    } else {
+        layers.wrapped(packet, families.outer)
+    };
+    let frame = carried + ETHERNET_OVERHEAD_BYTES;
     Some(link_bps * f64::from(payload) / f64::from(frame))
 }
 
@@ -221,14 +228,26 @@ mod tests {
     #[test]
     fn plain_tcp_on_a_gigabit_is_the_textbook_figure() {
         let four = Families::default();
-        let with = tcp(Layers::Plain, four, 1500, true, 1e9).unwrap();
+        let with = tcp(Layers::Plain, four, 1500, true, 1e9, false).unwrap();
         assert_eq!((with / 1e4).round() / 100.0, 941.48);
-        let without = tcp(Layers::Plain, four, 1500, false, 1e9).unwrap();
+        let without = tcp(Layers::Plain, four, 1500, false, 1e9, false).unwrap();
         assert_eq!((without / 1e4).round() / 100.0, 949.28);
         // 1500 - 40 - 20 - 12 of 1538.
         let six = Families::read("6in6").unwrap();
-        let six = tcp(Layers::Plain, six, 1500, true, 1e9).unwrap();
+        let six = tcp(Layers::Plain, six, 1500, true, 1e9, false).unwrap();
         assert_eq!((six / 1e4).round() / 100.0, 928.48);
+    }
+
+    #[test]
+    fn a_link_in_front_of_the_tunnel_carries_segments_that_fit_it() {
+        let ipsec = ipsec("aes-128-cbc-md5", Encapsulation::Native);
+        let of = |in_front| {
+            let layers = Layers::Ipsec(&ipsec);
+            tcp(layers, Families::default(), 1500, true, 1e8, in_front).unwrap()
+        };
+        // 1386 bytes of user data in packets of 1438, and in frames 38 longer; behind it 1496 and 38.
+        assert_eq!(of(true), 1e8 * 1386.0 / 1476.0);
+        assert_eq!(of(false), 1e8 * 1386.0 / 1534.0);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use lab::outdir::{RECORDS, RunRequest};
 use lab::record::{Outcome, read_all};
 use lab::report;
+use lab::report::findings::Findings;
+use lab::report::paper::{ClaimCheck, Paper};
 
 /// Studies of which a run is kept at least.
 const STUDIES: [&str; 4] = ["iatrou-2009", "klassert-2010", "ronan-2004", "roy-2004"];
@@ -40,7 +42,7 @@ fn every_kept_run_is_read_and_drawn_as_it_was() {
         let cut = |outcome: &Outcome| matches!(outcome, Outcome::Interrupted { .. });
         assert!(!records.iter().any(|record| cut(&record.outcome)), "{name}");
         let page = report::html(&records, None, &folder).unwrap();
-        assert!(page.contains("Comparison with the paper"), "{name}");
+        assert!(page.contains("Then and now"), "{name}");
         let table = fs::read_to_string(folder.join("table.txt")).unwrap();
         assert_eq!(
             report::text(&records, &folder).trim(),
@@ -51,7 +53,7 @@ fn every_kept_run_is_read_and_drawn_as_it_was() {
 }
 
 #[test]
-fn every_kept_run_says_how_it_is_repeated() {
+fn every_kept_run_has_the_command_that_repeats_it() {
     for (folder, _) in kept() {
         let order = RunRequest::read(&folder).unwrap();
         let name = folder.display();
@@ -59,4 +61,56 @@ fn every_kept_run_says_how_it_is_repeated() {
             assert!(order.arguments.iter().any(|each| each == word), "{name}");
         }
     }
+}
+
+/// The rows of the document's table for one study: its claims, judged by the kept run of its name, and what is left
+/// out.
+fn rows(study: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+    let (records, _) = read_all(&folder.join(study).join(RECORDS)).unwrap();
+    let findings = Findings::of(&records).unwrap();
+    let paper = Paper::of(study).unwrap();
+    let row = |cells: [&str; 6]| format!("| {} |", cells.join(" | "));
+    let claims = paper.claim.iter().map(|claim| {
+        let verdict = ClaimCheck::of(claim, &findings).verdict();
+        let (held, judged) = (claim.held_in(), claim.judged_by());
+        row([
+            study,
+            &claim.place,
+            &claim.finding,
+            &held,
+            &judged,
+            &verdict,
+        ])
+    });
+    let tables = paper.table.iter().map(|table| {
+        let says = format!("The table: {}", table.title);
+        let shown = "beside today's figures";
+        row([study, "table", &says, "the page", shown, "as printed"])
+    });
+    let out = paper.out.iter();
+    let out = out.map(|out| row([study, &out.place, &out.says, "–", &out.reason, "out"]));
+    claims.chain(tables).chain(out).collect()
+}
+
+#[test]
+fn the_document_has_a_row_for_everything_that_the_papers_say() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lab.md");
+    let document = fs::read_to_string(document).unwrap();
+    let (_, section) = document
+        .split_once("## The four studies, sentence by sentence\n")
+        .unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap_or((section, ""));
+    let is_row = |line: &&str| {
+        STUDIES
+            .iter()
+            .any(|study| line.starts_with(&format!("| {study} ")))
+    };
+    let written: Vec<&str> = section.lines().filter(is_row).collect();
+    let expected: Vec<String> = STUDIES.iter().flat_map(|study| rows(study)).collect();
+    assert!(
+        written == expected,
+        "the table must be:\n{}",
+        expected.join("\n")
+    );
 }

@@ -15,6 +15,7 @@ use crate::host::program;
 use crate::outdir::{self, ORDER, RunRequest};
 use crate::plan::Plan;
 use crate::progress::length;
+use crate::report::paper::{Claim, MachineClass, Paper};
 use crate::spec::{Preset, Programs, Spec};
 use crate::stop::INTERRUPTED_EXIT;
 use crate::testbed::{Quotas, isolate};
@@ -62,6 +63,9 @@ pub(super) struct Run {
     /// Measure only contenders whose id contains this word; may be given several times
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
+    /// Measure only what this class of machines can answer of the paper: many-processors, kernel-ipsec or two-hosts
+    #[arg(long = "for", value_name = "CLASS", value_parser = machine_class)]
+    machine: Option<MachineClass>,
     /// The program `esplanade` to measure [default: the one beside esplanade-lab, else from PATH]
     #[arg(long, value_name = "FILE")]
     esplanade: Option<PathBuf>,
@@ -206,6 +210,9 @@ impl Run {
             spec.cells
                 .retain(|cell| self.only.iter().any(|word| cell.id.contains(word)));
         }
+        if let Some(class) = self.machine {
+            only_for(class, &mut spec)?;
+        }
         if spec.cells.is_empty() {
             Err(format!(
                 "no contender's id contains {}: see `esplanade lab list STUDY`",
@@ -277,13 +284,43 @@ impl Run {
         let config = self.ssh_config.as_ref().map_or_else(String::new, |file| {
             format!(" --ssh-config {}", file.display())
         });
+        let class = self
+            .machine
+            .map_or_else(String::new, |class| format!(" --for {}", class.name()));
         let guest = if self.guest { " --guest" } else { "" };
         let (seconds, seed) = (spec.duration.as_secs(), spec.seed.unwrap_or_default());
         format!(
-            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}{config}{guest}",
+            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}{class}{config}{guest}",
             self.study, spec.rounds
         )
     }
+}
+
+fn machine_class(text: &str) -> Result<MachineClass, String> {
+    let names = MachineClass::NAMES.map(|(name, _)| name);
+    MachineClass::named(text).ok_or_else(|| format!("one of {}", names.join(", ")))
+}
+
+/// Keeps the cells that the paper's claims for this class of machines need.
+fn only_for(class: MachineClass, spec: &mut Spec) -> Result<(), String> {
+    let paper = Paper::of(&spec.study);
+    let claims = paper.map(|paper| paper.claim).unwrap_or_default();
+    let of_class: Vec<&Claim> = claims
+        .iter()
+        .filter(|claim| claim.machine == class)
+        .collect();
+    spec.cells.retain(|cell| {
+        let factors = cell.factors();
+        of_class.iter().any(|claim| claim.needs(&cell.id, &factors))
+    });
+    if spec.cells.is_empty() {
+        return Err(format!(
+            "no claim of {} needs {}; leave out --for, or choose a preset that keeps the parts in question",
+            spec.study,
+            class.has()
+        ));
+    }
+    Ok(())
 }
 
 /// The cleanup daemon of the control groups must outlive the lab, so it starts before the lab enters its namespaces.

@@ -1,32 +1,28 @@
-//! Esplanade, run like any other program: two setkey files with fresh keys, two `esplanade run`, and its command line
-//! to query readiness and drops.
+//! Esplanade, run like any other program: two setkey files with fresh keys, or two files of peers that negotiate them;
+//! two `esplanade run`, and its command line to query readiness and drops.
 
 mod keyfile;
+mod peerfile;
 mod run_options;
+mod running;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use super::daemons::{Daemon, stop_all};
+use super::daemons::stop_all;
 use super::{Contender, Encapsulation, IpsecConfig, Protection, Tunnel, tun_device, version_of};
 use crate::absence::Absence;
 use crate::capture::EspKey;
 use crate::fault::Fault;
 use crate::gateway::{Gateway, Side};
 use crate::host::{Command, Process};
-use crate::testbed::Topology;
+use crate::testbed::{Addresses, Topology};
+use running::{ConfigFile, Running, on};
 
 pub(super) use keyfile::{Keys, Layer};
-pub use run_options::{FLAGS, RunOptions};
-
-/// Starting takes milliseconds, more on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// For one request on the control socket.
-const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Added to both for tens of thousands of associations.
-const EXTRA_TIME_PER_ASSOCIATION: Duration = Duration::from_millis(1);
+pub use peerfile::cannot_negotiate;
+pub use run_options::{FLAGS, Keying, RunOptions};
 
 /// Esplanade with one suite.
 pub struct Esplanade {
@@ -34,9 +30,17 @@ pub struct Esplanade {
     lab: PathBuf,
     ipsec: IpsecConfig,
     options: RunOptions,
-    keys: Keys,
+    material: Material,
     id: String,
     label: String,
+}
+
+/// What is secret in the files of both gateways.
+enum Material {
+    /// The keys of the associations.
+    Keys(Keys),
+    /// The key that both peers prove to have.
+    Shared(peerfile::SharedKey),
 }
 
 impl Esplanade {
@@ -53,7 +57,10 @@ impl Esplanade {
         Ok(Esplanade {
             program,
             lab: lab.to_owned(),
-            keys: Keys::fresh(&ipsec, 0x1000 + 0x100 * order as u32)?,
+            material: match options.keying {
+                Keying::Hand => Material::Keys(Keys::fresh(&ipsec, 0x1000 + 0x100 * order as u32)?),
+                Keying::Ike => Material::Shared(peerfile::SharedKey::fresh()?),
+            },
             id: Esplanade::name(&ipsec, &options),
             label: format!("Esplanade, {}{differences}{note}", ipsec.suite.label),
             ipsec,
@@ -107,12 +114,15 @@ impl Contender for Esplanade {
         let right = self.start(Side::Right, topology)?;
         let mut pair = Pair {
             gateways: [left, right],
-            keys: self.keys.wireshark_keys(&self.ipsec, &topology.addresses),
+            keys: self.wireshark_keys(&topology.addresses),
             renewing: None,
         };
-        pair.gateways
-            .iter_mut()
-            .try_for_each(|gateway| gateway.ready(topology))?;
+        let mut gateways = pair.gateways.iter_mut();
+        gateways.try_for_each(|gateway| gateway.ready(topology))?;
+        if self.options.keying == Keying::Ike {
+            let mut gateways = pair.gateways.iter_mut();
+            gateways.try_for_each(|gateway| gateway.wait_for_peer(peerfile::PEER, topology))?;
+        }
         pair.renewing = self.renewing(&pair.gateways, topology)?.map(RefCell::new);
         Ok(Box::new(pair))
     }
@@ -120,37 +130,37 @@ impl Contender for Esplanade {
 
 impl Esplanade {
     fn start(&self, side: Side, topology: &Topology) -> Result<Running, Fault> {
-        let host = topology.gateway(side);
+        let map = &topology.addresses;
+        let file = match &self.material {
+            Material::Keys(keys) => ConfigFile {
+                option: "--setkey",
+                extension: "setkey",
+                text: keys.text(&self.ipsec, side, map),
+            },
+            Material::Shared(key) => ConfigFile {
+                option: "--config",
+                extension: "toml",
+                text: key.text(&self.ipsec, side, map)?,
+            },
+        };
         let program = self.program.clone().unwrap_or_else(|| "esplanade".into());
-        let name = format!("config/{}/{}.setkey", self.id, side.name());
-        let keyfile = host.write_file(
-            &name,
-            &self.keys.text(&self.ipsec, side, &topology.addresses),
-        )?;
-        let control = host.scratch()?.join("control.sock");
-        // In the environment, because older versions ignore it there.
-        let kept = host.scratch()?.join("kept");
-        let mut command = Command::line("env")
-            .arg(format!("ESPLANADE_STATE={}", kept.display()))
-            .arg(&program)
-            .arg("run")
-            .arg("--setkey")
-            .arg(&keyfile)
-            .arg("--control")
-            .arg(&control);
-        for argument in self.options.arguments() {
-            command = command.arg(argument);
+        let associations = self.ipsec.associations;
+        Running::start(
+            side,
+            (&program, &self.id),
+            file,
+            &self.options,
+            associations,
+            topology,
+        )
+    }
+
+    /// What opens a capture. The lab does not know keys that the gateways negotiate.
+    fn wireshark_keys(&self, map: &Addresses) -> Vec<EspKey> {
+        match &self.material {
+            Material::Keys(keys) => keys.wireshark_keys(&self.ipsec, map),
+            Material::Shared(_) => Vec::new(),
         }
-        // A gateway that is killed leaves its rules in place, because they fail closed.
-        host.on_cleanup(&down(&program, &control))?;
-        let process = host.start(&command)?;
-        Ok(Running {
-            daemon: Daemon { side, process },
-            extra_time: EXTRA_TIME_PER_ASSOCIATION * self.ipsec.associations,
-            program,
-            control,
-            keyfile,
-        })
     }
 
     /// Starts the process that renews the keys of both gateways, if configured.
@@ -165,82 +175,17 @@ impl Esplanade {
         let command = Command::tool(&self.lab, "rekey")
             .arg("--esplanade")
             .arg(&left.program)
-            .arg("--file")
-            .arg(&left.keyfile)
             .arg("--left")
             .arg(&left.control)
             .arg("--right")
             .arg(&right.control)
             .arg("--every")
             .arg(every.as_millis().to_string());
+        let command = match self.options.keying {
+            Keying::Hand => command.arg("--file").arg(&left.config),
+            Keying::Ike => command.arg("--peer").arg(peerfile::PEER),
+        };
         topology.left.start(&command).map(Some)
-    }
-}
-
-fn on(program: &Path, word: &str) -> Command {
-    let mut command = Command::line("");
-    command.program = program.to_string_lossy().into_owned();
-    command.arg(word)
-}
-
-/// What takes away the rules of a gateway.
-fn down(program: &Path, control: &Path) -> Command {
-    on(program, "down").arg("--control").arg(control)
-}
-
-struct Running {
-    daemon: Daemon,
-    /// Additional time for many associations.
-    extra_time: Duration,
-    program: PathBuf,
-    control: PathBuf,
-    keyfile: PathBuf,
-}
-
-impl Running {
-    /// Waits until the control socket answers: rules, routes and keys are in place then.
-    fn ready(&mut self, topology: &Topology) -> Result<(), Fault> {
-        let started = Instant::now();
-        loop {
-            if let Some(code) = self.daemon.process.ended() {
-                let (side, said) = (self.daemon.side.name(), self.daemon.process.output());
-                let last = said.trim();
-                return Err(Fault::failed(format!(
-                    "the {side} gateway ended with {code}: {last}"
-                )));
-            }
-            match self.ask("status", topology) {
-                Ok(_) => return Ok(()),
-                Err(Fault::Interrupted) => return Err(Fault::Interrupted),
-                Err(fault) if started.elapsed() > START_TIMEOUT + self.extra_time => {
-                    let side = self.daemon.side.name();
-                    return Err(fault.during(&format!("the {side} gateway does not answer")));
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
-            }
-        }
-    }
-
-    /// Asks a request on the control socket; the answer is JSON.
-    fn ask(&self, word: &str, topology: &Topology) -> Result<serde_json::Value, Fault> {
-        let command = on(&self.program, word)
-            .arg("--json")
-            .arg("--control")
-            .arg(&self.control);
-        let answer = topology
-            .gateway(self.daemon.side)
-            .must(&command, CONTROL_TIMEOUT + self.extra_time)?;
-        serde_json::from_str(&answer)
-            .map_err(|error| Fault::failed(format!("`{command}` gave no JSON: {error}")))
-    }
-
-    fn stop(&mut self, topology: &Topology) -> Result<(), Fault> {
-        self.daemon.stop()?;
-        let down = down(&self.program, &self.control);
-        topology
-            .gateway(self.daemon.side)
-            .must(&down, CONTROL_TIMEOUT + self.extra_time)
-            .map(drop)
     }
 }
 

@@ -62,17 +62,15 @@ pub fn drawings(findings: &Findings, inputs: &Inputs) -> Vec<(String, String)> {
 }
 
 fn sections(findings: &Findings, inputs: &Inputs) -> Vec<Section> {
-    let mut sections = vec![
-        asked(findings),
+    let then = inputs.paper.as_ref();
+    let then = then.map(|paper| paper::section(paper, findings));
+    let mut sections = vec![asked(findings)];
+    sections.extend(then);
+    sections.extend([
         headline::section(findings, &inputs.bars),
         bars::section(findings, &inputs.bars),
         measured::section(findings),
         latency::section(findings),
-    ];
-    if let Some(paper) = &inputs.paper {
-        sections.push(paper::section(paper, findings));
-    }
-    sections.extend([
         limits::section(findings),
         profile::section(findings),
         cost::section(findings),

@@ -3,6 +3,8 @@
 
 mod claim;
 mod comparison;
+mod criterion;
+mod machine;
 mod speedup;
 
 use std::collections::BTreeMap;
@@ -11,6 +13,7 @@ use serde::Deserialize;
 
 pub use claim::{ClaimCheck, Judgement};
 pub(super) use comparison::section;
+pub use machine::MachineClass;
 
 /// What a paper reported.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -31,6 +34,9 @@ pub struct Paper {
     /// Its findings, as comparisons.
     #[serde(default)]
     pub claim: Vec<Claim>,
+    /// What no claim judges, each with the reason.
+    #[serde(default)]
+    pub out: Vec<LeftOut>,
 }
 
 /// A table of the paper.
@@ -59,54 +65,126 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A finding that records can confirm or refute.
+/// A finding that records can confirm or refute. A number is repeated where today's lies within a fifth of it, or
+/// within the rounding of a number that the paper gives in percent.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
+    /// Where in the paper, as `section 4, figure 3`.
+    pub place: String,
     /// What the paper found, as a sentence.
     pub finding: String,
     /// The reported number in the reader's units, as text; empty where only words were reported.
     #[serde(default)]
     pub reported: String,
-    /// The cells it is about: factors and their levels; `contender` compares the beginning of the id.
-    pub of: BTreeMap<String, String>,
+    /// The cells it is about.
+    pub of: Levels,
     /// The cells it compares them to, each with the one of the same settings. Without it the figure itself is compared.
     #[serde(default)]
-    pub to: Option<BTreeMap<String, String>>,
-    /// The figure that is compared, where it is not the part's own; also a reading of an intrusive meter.
+    pub to: Option<Levels>,
+    /// Another pair of cells: what is compared is how much larger the first ratio is than this one.
+    #[serde(default)]
+    pub than: Option<Pair>,
+    /// How a cell is compared to the other.
+    #[serde(default)]
+    pub by: Comparison,
+    /// Which cells decide.
+    #[serde(default)]
+    pub decides: Deciding,
+    /// The figure that is compared, where it is not the part's own; also a reading of an intrusive meter, or one of
+    /// `link_ratio`, `segments_pps`, `overtaken_count` and `spread_ratio`, which are computed from a record.
     #[serde(default)]
     pub figure: Option<String>,
-    /// The ratio, or the figure, at or above which it still holds.
+    /// What is compared must be at least this.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// The ratio, or the figure, at or below which it still holds.
+    /// What is compared must be at most this.
     #[serde(default)]
     pub at_most: Option<f64>,
+    /// The machines that can answer it.
+    #[serde(default)]
+    pub machine: MachineClass,
     /// Why it holds, if it does.
     #[serde(default)]
     pub if_it_holds: String,
-    /// Why it no longer holds, if it does not.
+    /// Why it does not hold, if it does not.
     #[serde(default)]
     pub if_not: String,
+}
+
+/// Factors and their levels. `contender` is compared with a contender's id. A level ending in `*` compares the
+/// beginning, `a|b` is either of the two, and nothing means that a cell lacks the factor.
+pub type Levels = BTreeMap<String, String>;
+
+/// Two sets of cells, of which the first is compared to the second.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// The cells.
+    pub of: Levels,
+    /// What they are compared to.
+    pub to: Levels,
+}
+
+/// How a cell is compared to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Comparison {
+    /// The ratio of their figures.
+    #[default]
+    Ratio,
+    /// The difference of their figures.
+    Difference,
+}
+
+/// Which of the cells that a claim is about decide it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deciding {
+    /// All of them.
+    #[default]
+    Every,
+    /// The one with the largest number: "up to", "tops out at".
+    Largest,
+    /// The one with the smallest number: "the worst case", "down to".
+    Smallest,
+}
+
+/// Something that the paper says and that no claim judges.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Where in the paper.
+    pub place: String,
+    /// What it says.
+    pub says: String,
+    /// Where the project has it instead, or why it has not.
+    pub reason: String,
+}
+
+/// Whether a level is one of `a|b*`.
+fn is_one_of(found: &str, levels: &str) -> bool {
+    let mut either = levels.split('|');
+    either.any(|level| match level.strip_suffix('*') {
+        Some(beginning) => found.starts_with(beginning),
+        None => found == level,
+    })
 }
 
 /// The papers that the lab repeats.
 const PAPERS: [(&str, &str); 4] = [
     (
         "iatrou-2009",
-        include_str!("../../studies/papers/iatrou-2009.toml"),
+        include_str!("../../studies/then/iatrou-2009.toml"),
     ),
     (
         "ronan-2004",
-        include_str!("../../studies/papers/ronan-2004.toml"),
+        include_str!("../../studies/then/ronan-2004.toml"),
     ),
-    (
-        "roy-2004",
-        include_str!("../../studies/papers/roy-2004.toml"),
-    ),
+    ("roy-2004", include_str!("../../studies/then/roy-2004.toml")),
     (
         "klassert-2010",
-        include_str!("../../studies/papers/klassert-2010.toml"),
+        include_str!("../../studies/then/klassert-2010.toml"),
     ),
 ];
 

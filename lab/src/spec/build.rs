@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::kinds::{LoadKind, Named};
 use super::settings::{flag, number};
-use super::{Cell, Programs, Spec};
+use super::{Cell, Programs, Spec, factor};
 use crate::case::Case;
 use crate::fault::Fault;
 use crate::ideal;
@@ -86,12 +86,17 @@ impl Cell {
                 bits_per_second: rate * 1e6,
                 burst_bytes: self.number("link.burst_bytes").map(|burst| burst as u32),
                 latency_ms: self.number("link.latency_ms"),
+                in_front: self.is_in_front(),
             }),
             tcp: Tcp {
                 timestamps: flag(&self.settings, "tcp.timestamps"),
                 window_scaling: flag(&self.settings, "tcp.window_scaling"),
                 sack: flag(&self.settings, "tcp.sack"),
                 buffer_bytes: self.number("tcp.buffer_bytes").map(|bytes| bytes as u64),
+                buffers: self
+                    .settings
+                    .get("tcp.buffers")
+                    .and_then(|text| factor::sizes(text)),
             },
             gro_flush_timeout_ns: self.number("gro_flush_timeout_ns").map(|ns| ns as u64),
             napi_defer_hard_irqs: self.number("napi_defer_hard_irqs").map(|irqs| irqs as u32),
@@ -125,6 +130,12 @@ impl Cell {
         })
     }
 
+    /// Whether the link is shaped in front of the tunnel, where packets are still as the end hosts sent them.
+    fn is_in_front(&self) -> bool {
+        let place = self.settings.get("link.place").map(String::as_str);
+        place == Some("lan")
+    }
+
     fn label(&self, contender: &str) -> String {
         match flag(&self.settings, "offloads") {
             Some(false) => format!("{contender}, offloads off on the wire"),
@@ -144,8 +155,9 @@ impl Cell {
         let (layers, families) = (self.kind.layers(), families(&self.settings));
         let one = match self.load {
             LoadKind::Iperf3 | LoadKind::Netperf => {
-                ideal::tcp(layers, families, mtu, timestamps, link)
+                ideal::tcp(layers, families, mtu, timestamps, link, self.is_in_front())
             }
+            _ if self.is_in_front() => return None,
             _ => ideal::datagrams(layers, families, mtu, &self.datagrams()?, link),
         };
         // The link carries its rate each way.

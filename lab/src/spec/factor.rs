@@ -29,6 +29,8 @@ pub(super) enum Takes {
     Processors,
     /// A mix of frame sizes, as `aaaaaaaddddg`.
     Mix,
+    /// The least, the usual and the largest number of bytes, as `4096/87380/174760`.
+    Triple,
 }
 
 /// What a factor applies to.
@@ -84,7 +86,7 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 53] = [
+pub(super) const FACTORS: [Factor; 56] = [
     row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("families",               Takes::Word(&["4in4", "6in4", "4in6", "6in6"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
@@ -92,10 +94,12 @@ pub(super) const FACTORS: [Factor; 53] = [
     row("link.rate_mbit",         reals(0.1, 1_000_000.0),      Whom::Testbed),
     row("link.burst_bytes",       numbers(3000.0, 1e8),         Whom::Testbed),
     row("link.latency_ms",        reals(1.0, 10_000.0),         Whom::Testbed),
+    row("link.place",             Takes::Word(&["wire", "lan"]), Whom::Testbed),
     row("tcp.timestamps",         Takes::Flag,                  Whom::Testbed),
     row("tcp.window_scaling",     Takes::Flag,                  Whom::Testbed),
     row("tcp.sack",               Takes::Flag,                  Whom::Testbed),
     row("tcp.buffer_bytes",       numbers(4096.0, 1e9),         Whom::Testbed),
+    row("tcp.buffers",            Takes::Triple,                Whom::Testbed),
     row("gro_flush_timeout_ns",   numbers(0.0, 1e9),            Whom::Testbed),
     row("napi_defer_hard_irqs",   numbers(0.0, 1000.0),         Whom::Testbed),
     row("ip_early_demux",         Takes::Flag,                  Whom::Testbed),
@@ -119,6 +123,7 @@ pub(super) const FACTORS: [Factor; 53] = [
     row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&[Esplanade])),
     row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Whom::Contenders(&[Esplanade])),
     row("priority",               Takes::Word(&["normal", "realtime"]), Whom::Contenders(&[Esplanade])),
+    row("keying",                 Takes::Word(&["hand", "ike"]), Whom::Contenders(&[Esplanade])),
     row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&[Esplanade])),
     row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
     row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),
@@ -155,6 +160,12 @@ pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Fa
         })
 }
 
+/// The numbers of `4096/87380/174760`.
+pub(super) fn sizes(text: &str) -> Option<[u32; 3]> {
+    let numbers: Result<Vec<u32>, _> = text.split('/').map(str::parse).collect();
+    numbers.ok()?.try_into().ok()
+}
+
 impl Factor {
     /// Whether it varies a case of this contender and load.
     pub(super) fn means_something_to(&self, contender: ContenderKind, load: LoadKind) -> bool {
@@ -183,6 +194,7 @@ impl Factor {
             Takes::Word(words) => self.word(written, words),
             Takes::Suite => self.word(written, &SUITES.map(|suite| suite.name)),
             Takes::Processors => self.processors(written),
+            Takes::Triple => self.triple(written),
             Takes::Mix => self.mix(written),
         }
     }
@@ -219,6 +231,21 @@ impl Factor {
             what: format!("unknown {} `{word}`", self.name),
             advice: did_you_mean(word, words),
         })
+    }
+
+    fn triple(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
+        let text = tree::text(written)?;
+        match sizes(text) {
+            Some([least, usual, most]) if (1..=usual).contains(&least) && usual <= most => {
+                Ok(text.to_owned())
+            }
+            _ => Err(Diagnostic {
+                at: written.span(),
+                what: format!("`{text}` is not the least, the usual and the largest size"),
+                advice: "three numbers of bytes in ascending order, such as \"4096/87380/174760\""
+                    .into(),
+            }),
+        }
     }
 
     fn mix(&self, written: Placed<'_>) -> Result<String, Diagnostic> {

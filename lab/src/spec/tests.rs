@@ -155,7 +155,7 @@ fn no_text_makes_the_reader_panic() {
 }
 
 #[test]
-fn contenders_know_the_ids_the_spec_gave_them() {
+fn contenders_have_the_ids_of_the_spec() {
     let spec = Spec::read(include_str!("../../studies/demo.toml"), "demo").unwrap();
     let cases = spec.cases(&Programs::default()).unwrap();
     for case in cases {
@@ -184,7 +184,7 @@ fn a_guest_is_for_a_whole_spec_and_changes_no_cell() {
 }
 
 #[test]
-fn families_are_for_those_who_can_and_count_their_headers() {
+fn families_are_for_contenders_that_support_them_and_count_their_headers() {
     let asked = |families: &str, kind: &str| {
         format!(
             "{HEAD}[testbed]\nfamilies = \"{families}\"\nlink.rate_mbit = 100\n[[contender]]\nkind = \"{kind}\"\n"
@@ -415,6 +415,7 @@ fn the_document_lists_every_factor() {
             Takes::Word(words) => quoted(words),
             Takes::Suite => "a suite".into(),
             Takes::Processors => "as `0-3,8`".into(),
+            Takes::Triple => "as `4096/87380/174760`".into(),
             Takes::Mix => "letters `a` to `g`".into(),
         };
         let whose = match factor.whom {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::isolate::{done, mount};
 use super::namespaces::{Namespace, refused};
-use super::{Impairment, Receiving, Shape, Tcp, TopologySpec, WAN};
+use super::{Impairment, LAN, Layout, Receiving, Shape, Tcp, TopologySpec, WAN};
+use crate::absence::Absence;
 use crate::fault::Fault;
 use crate::host::{Command, Host, Process};
 
@@ -30,8 +31,26 @@ pub(super) fn wire(spec: &TopologySpec, host: &Namespace) -> Result<(), Fault> {
         offloads_off(host, WAN)?;
     }
     match &spec.shape {
-        Some(shape) => run_command(host, Command::line(&shaping(shape, spec.mtu))),
-        None => Ok(()),
+        Some(shape) if !in_front(spec) => {
+            run_command(host, Command::line(&shaping(WAN, shape, spec.mtu)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a link is shaped in front of the tunnel. Two hosts alone have nothing in front of it.
+fn in_front(spec: &TopologySpec) -> bool {
+    spec.layout == Layout::Gateways && spec.shape.is_some_and(|shape| shape.in_front)
+}
+
+/// The rate of an end's link to a gateway, at either of its ends, where that link is shaped and not the wire.
+pub(super) fn before_tunnel(spec: &TopologySpec, host: &Namespace) -> Result<(), Fault> {
+    match &spec.shape {
+        Some(shape) if in_front(spec) => {
+            offloads_off(host, LAN)?;
+            run_command(host, Command::line(&shaping(LAN, shape, spec.mtu)))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -46,7 +65,7 @@ fn offloads_off(host: &Namespace, interface: &str) -> Result<(), Fault> {
 
 /// A token bucket whose every frame costs what it costs on a link. The enormous peak rate with its one-frame bucket
 /// makes the kernel cut super-frames *before* it counts: otherwise `overhead` would be paid once for dozens of frames.
-fn shaping(shape: &Shape, mtu: u32) -> String {
+fn shaping(device: &str, shape: &Shape, mtu: u32) -> String {
     let rate = shape.bits_per_second;
     let usual = (rate / 8.0 * 2e-3).clamp(BURST_RANGE_BYTES.0, BURST_RANGE_BYTES.1);
     let frames = f64::from(3 * (mtu + 14 + UNCOUNTED_FRAME_BYTES));
@@ -54,7 +73,7 @@ fn shaping(shape: &Shape, mtu: u32) -> String {
     let latency = shape.latency_ms.unwrap_or(50.0);
     let frame = mtu + 14 + UNCOUNTED_FRAME_BYTES;
     format!(
-        "tc qdisc add dev {WAN} root tbf rate {rate:.0}bit burst {burst:.0} latency {latency}ms \
+        "tc qdisc add dev {device} root tbf rate {rate:.0}bit burst {burst:.0} latency {latency}ms \
          peakrate 1000gbit mtu {frame} overhead {UNCOUNTED_FRAME_BYTES} mpu {MIN_WIRE_BYTES}"
     )
 }
@@ -76,11 +95,12 @@ impl Tcp {
             value.map(|value| (format!("tcp_{name}"), u8::from(value).to_string()))
         };
         let buffer = |name: &str| {
-            let most = self.buffer_bytes?;
-            Some((
-                format!("tcp_{name}"),
-                format!("4096 {} {most}", most.min(131_072)),
-            ))
+            let sizes = match (self.buffers, self.buffer_bytes) {
+                (Some([least, usual, most]), _) => format!("{least} {usual} {most}"),
+                (None, Some(most)) => format!("4096 {} {most}", most.min(131_072)),
+                (None, None) => return None,
+            };
+            Some((format!("tcp_{name}"), sizes))
         };
         let settings = [
             flag("timestamps", self.timestamps),
@@ -121,6 +141,21 @@ pub(super) fn receive(
     match &asked.steered_to {
         Some(list) => set_in_sys(host, interfaces, "queues/rx-0/rps_cpus", &mask(list)),
         None => Ok(()),
+    }
+}
+
+/// A list of which this machine lacks a processor would stand for fewer than it names.
+pub(super) fn processors_exist(list: &str) -> Result<(), Absence> {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let named = list
+        .split([',', '-'])
+        .filter_map(|one| one.parse::<usize>().ok());
+    match named.max() {
+        Some(highest) if highest >= available => Err(Absence::new(
+            format!("this machine has {available} processors, none has the number {highest}"),
+            "run it on a machine with more processors",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -230,8 +265,9 @@ mod tests {
             bits_per_second,
             burst_bytes: None,
             latency_ms: None,
+            in_front: false,
         };
-        let gigabit = shaping(&shape(1e9), 1500);
+        let gigabit = shaping(WAN, &shape(1e9), 1500);
         assert!(
             gigabit.contains("rate 1000000000bit burst 250000 latency 50ms"),
             "{gigabit}"
@@ -240,8 +276,15 @@ mod tests {
             gigabit.ends_with("mtu 1538 overhead 24 mpu 84"),
             "{gigabit}"
         );
-        assert!(shaping(&shape(1e6), 1500).contains("burst 10000 "));
-        assert!(shaping(&shape(1e6), 9000).contains("burst 27114 "));
+        assert!(shaping(WAN, &shape(1e6), 1500).contains("burst 10000 "));
+        assert!(shaping(WAN, &shape(1e6), 9000).contains("burst 27114 "));
+    }
+
+    #[test]
+    fn a_processor_that_this_machine_lacks_is_named() {
+        assert_eq!(processors_exist("0"), Ok(()));
+        let said = processors_exist("0-4095").unwrap_err().why;
+        assert!(said.contains("none has the number 4095"), "{said}");
     }
 
     #[test]

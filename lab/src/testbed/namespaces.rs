@@ -198,6 +198,9 @@ impl Testbed for Namespaces {
         if spec.layout == Layout::Gateways {
             links::coalesce(spec, &client, &[LAN])?;
             links::coalesce(spec, &server, &[LAN])?;
+            for host in [&client, &left, &right, &server] {
+                links::before_tunnel(spec, host)?;
+            }
         }
         left.processors.clone_from(&spec.processors);
         right.processors.clone_from(&spec.processors);
@@ -216,6 +219,9 @@ impl Testbed for Namespaces {
     }
 
     fn presence(&self, spec: &TopologySpec) -> Result<(), Absence> {
+        if let Some(list) = &spec.processors {
+            links::processors_exist(list)?;
+        }
         match (spec.share, &self.quotas) {
             (None, _) => Ok(()),
             (Some(share), Ok(quotas)) => quotas.tried(share),

@@ -79,6 +79,8 @@ pub struct Shape {
     pub burst_bytes: Option<u32>,
     /// How long a packet may wait; `None`: 50 ms.
     pub latency_ms: Option<f64>,
+    /// Whether it stands in front of the tunnel, between gateways and end hosts, and not on the wire behind it.
+    pub in_front: bool,
 }
 
 /// Options of TCP; `None`: the kernel's own.
@@ -92,6 +94,8 @@ pub struct Tcp {
     pub sack: Option<bool>,
     /// The most a socket may buffer, each way.
     pub buffer_bytes: Option<u64>,
+    /// The least, the usual and the largest size of a socket's buffer in bytes, each way.
+    pub buffers: Option<[u32; 3]>,
 }
 
 /// How gateways take packets in; `None`: as the kernel does by itself.

@@ -4,11 +4,12 @@
 //!   receiver: add new ─► sender: add new (the newest is used) ─► packets in flight arrive ─► both: delete old
 //! ```
 //!
-//! No packet can meet a gateway that lacks its association, so none may be lost.
+//! No packet can meet a gateway that lacks its association, so none may be lost. Gateways that negotiate their keys are
+//! asked to do it again (`esplanade rekey`), the left one and the right one in turn.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,12 @@ pub struct Rekey {
     #[arg(long)]
     esplanade: PathBuf,
     /// The setkey file whose associations are renewed
+    #[arg(long, required_unless_present = "peer", conflicts_with = "peer")]
+    file: Option<PathBuf>,
+    /// The peer, by its name on both gateways, with which keys are negotiated again
     #[arg(long)]
-    file: PathBuf,
-    /// The control socket of the gateway whose address comes first in the file
+    peer: Option<String>,
+    /// The control socket of the left gateway, whose address comes first in the file
     #[arg(long)]
     left: PathBuf,
     /// The control socket of the other gateway
@@ -40,26 +44,64 @@ const SPI_STEP: u32 = 0x1_0000;
 impl Rekey {
     /// Renews until it is ended, and prints a line for each renewal.
     pub(super) fn run(self) -> io::Result<()> {
-        let text = fs::read_to_string(&self.file)?;
+        match (&self.file, &self.peer) {
+            (Some(file), _) => self.renew_by_hand(file),
+            (None, Some(peer)) => self.repeat(|number| self.negotiate(peer, number)),
+            (None, None) => Err(io::Error::other("--file or --peer is missing")),
+        }
+    }
+
+    fn renew_by_hand(&self, file: &Path) -> io::Result<()> {
+        let text = fs::read_to_string(file)?;
         let first: Vec<Association> = text.lines().filter_map(Association::read).collect();
         if first.is_empty() {
             return Err(io::Error::other("the file has no `add` statement"));
         }
         let mut old = first.clone();
-        let started = Instant::now();
-        for number in 1u32.. {
-            let due = Duration::from_millis(self.every) * number;
-            std::thread::sleep(due.saturating_sub(started.elapsed()));
+        self.repeat(|number| {
             let new: Vec<Association> = first
                 .iter()
                 .map(|one| one.renewed(number, random_hex))
                 .collect::<io::Result<_>>()?;
             self.renew(&old, &new)?;
+            old = new;
+            Ok(())
+        })
+    }
+
+    /// Renews whenever it is due, from number 1 on.
+    fn repeat(&self, mut renew: impl FnMut(u32) -> io::Result<()>) -> io::Result<()> {
+        let started = Instant::now();
+        for number in 1u32.. {
+            let due = Duration::from_millis(self.every) * number;
+            std::thread::sleep(due.saturating_sub(started.elapsed()));
+            renew(number)?;
             println!("renewed");
             io::stdout().flush()?;
-            old = new;
         }
         Ok(())
+    }
+
+    /// Each gateway in turn begins; the command ends when the new keys are in use.
+    fn negotiate(&self, peer: &str, number: u32) -> io::Result<()> {
+        let control = if number % 2 == 1 {
+            &self.left
+        } else {
+            &self.right
+        };
+        let mut command = Command::new(&self.esplanade);
+        command.args(["rekey", peer, "--control"]).arg(control);
+        let finished = command.stdin(Stdio::null()).output()?;
+        if finished.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&finished.stderr)
+            .trim()
+            .replace('\n', "; ");
+        Err(io::Error::other(format!(
+            "esplanade rekey: {}: {said}",
+            finished.status
+        )))
     }
 
     fn renew(&self, old: &[Association], new: &[Association]) -> io::Result<()> {

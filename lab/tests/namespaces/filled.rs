@@ -17,6 +17,7 @@ fn shaped_to(mbit: f64) -> TopologySpec {
             bits_per_second: mbit * 1e6,
             burst_bytes: None,
             latency_ms: None,
+            in_front: false,
         }),
         ..TopologySpec::default()
     }

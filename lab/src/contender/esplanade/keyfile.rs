@@ -249,7 +249,8 @@ const IDLE_SPI: u32 = 0x10_0000;
 /// How far the SPI of a bundle's AH is from that of its ESP.
 const AH_SPI: u32 = 0x80;
 
-fn random_hex(length: usize) -> Result<String, Fault> {
+/// So many bytes from the system, in hexadecimal.
+pub(super) fn random_hex(length: usize) -> Result<String, Fault> {
     let mut key = vec![0; length];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut key))

@@ -7,8 +7,20 @@ use std::time::Duration;
 pub struct RunOptions {
     /// Factors of [`FLAGS`] with their values; what is not here is the gateway's own choice.
     pub flags: Vec<(&'static str, String)>,
+    /// Where its keys are from.
+    pub keying: Keying,
     /// Renew the keys so often, make-before-break.
     pub rekey: Option<Duration>,
+}
+
+/// Where the keys of a tunnel are from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keying {
+    /// From setkey files.
+    #[default]
+    Hand,
+    /// From IKEv2, which both gateways speak.
+    Ike,
 }
 
 /// Factors that are options of `esplanade run`.
@@ -29,7 +41,8 @@ impl RunOptions {
         let rekey = self
             .rekey
             .map(|every| ("rekey_ms".to_owned(), every.as_millis().to_string()));
-        flags.chain(rekey).collect()
+        let keying = (self.keying == Keying::Ike).then(|| ("keying".to_owned(), "ike".to_owned()));
+        flags.chain(keying).chain(rekey).collect()
     }
 
     /// The same as part of a contender's id.
@@ -52,7 +65,8 @@ impl RunOptions {
         let rekey = self
             .rekey
             .map(|every| format!(", keys renewed every {} ms", every.as_millis()));
-        flags.chain(rekey).collect()
+        let keying = (self.keying == Keying::Ike).then(|| ", keyed by IKEv2".to_owned());
+        flags.chain(keying).chain(rekey).collect()
     }
 
     /// As arguments of `esplanade run`.
@@ -74,10 +88,17 @@ mod tests {
         let options = RunOptions {
             flags: vec![("workers", "2".into()), ("poll_budget", "9".into())],
             rekey: Some(Duration::from_secs(1)),
+            ..RunOptions::default()
         };
         let arguments: Vec<&str> = options.arguments().collect();
         assert_eq!(arguments, ["--workers", "2", "--poll-budget", "9"]);
         assert_eq!(options.words(), "-workers-2-poll-budget-9-rekey-ms-1000");
         assert_eq!(RunOptions::default().words(), "");
+        let negotiated = RunOptions {
+            keying: Keying::Ike,
+            ..RunOptions::default()
+        };
+        assert_eq!(negotiated.words(), "-keying-ike");
+        assert_eq!(negotiated.note(), ", keyed by IKEv2");
     }
 }

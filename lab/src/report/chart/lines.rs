@@ -53,6 +53,21 @@ pub struct Lines<'a> {
     pub description: &'a str,
 }
 
+impl Line {
+    /// Whether the values of these lines span more than a factor of twenty: on a straight scale the small ones
+    /// could not be told apart.
+    pub fn span_decades(all: &[Line]) -> bool {
+        let values = || {
+            all.iter()
+                .flat_map(|line| &line.points)
+                .map(|point| point.y)
+        };
+        let low = values().filter(|value| *value > 0.0).reduce(f64::min);
+        let high = values().reduce(f64::max);
+        low.zip(high).is_some_and(|(low, high)| high / low > 20.0)
+    }
+}
+
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 316.0;
 const LEFT: f64 = 62.0;

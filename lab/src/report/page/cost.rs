@@ -19,12 +19,15 @@ const STATES: [(&[&str], &str); 5] = [
 ];
 /// The other states.
 const IDLE_STATES: [&str; 2] = ["idle", "iowait"];
-/// More bars than this are not readable: the table then stands alone.
+/// More bars than this in one drawing are not readable: the rest goes into further drawings.
 const MAX_BARS: usize = 36;
 
 /// The section on processor time, memory and drops.
 pub(super) fn section(findings: &Findings) -> Section {
-    let mut body = split(findings).map_or_else(Body::default, Body::from);
+    let mut body = Body::default();
+    split(findings)
+        .into_iter()
+        .for_each(|chart| body.push_chart(chart));
     soaker::show(findings, &mut body);
     if findings.cells().next().is_some() {
         body.push_html(table(findings).html());
@@ -32,14 +35,30 @@ pub(super) fn section(findings: &Findings) -> Section {
     Section::new("cost", "Cost", body)
 }
 
-fn split(findings: &Findings) -> Option<Chart> {
-    let bars: Vec<(String, Vec<f64>)> = findings
-        .cells()
-        .filter_map(|cell| Some((cell.name(), shares(cell)?)))
-        .collect();
-    if bars.is_empty() || bars.len() > MAX_BARS {
-        return None;
+/// The bars of each part, in as many drawings as are readable.
+fn split(findings: &Findings) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    for part in &findings.parts {
+        let cells = part.cells.iter();
+        let bars: Vec<(String, Vec<f64>)> = cells
+            .filter_map(|cell| Some((cell.name(), shares(cell)?)))
+            .collect();
+        let drawings = bars.len().div_ceil(MAX_BARS);
+        for (place, few) in bars.chunks(MAX_BARS).enumerate() {
+            let title = part.titled("Processor time by state");
+            charts.push(by_state(
+                match drawings {
+                    1 => title,
+                    _ => format!("{title}, {} of {drawings}", place + 1),
+                },
+                few,
+            ));
+        }
     }
+    charts
+}
+
+fn by_state(title: String, bars: &[(String, Vec<f64>)]) -> Chart {
     let names: Vec<&str> = STATES.iter().map(|(_, name)| *name).collect();
     let head: Vec<String> = names.iter().map(|name| format!("#{name}")).collect();
     let head: Vec<&str> = std::iter::once("contender")
@@ -55,20 +74,23 @@ fn split(findings: &Findings) -> Option<Chart> {
             .collect()
     }));
     let stacks: Vec<Stack> = bars
-        .into_iter()
-        .map(|(name, shares)| Stack { name, shares })
+        .iter()
+        .map(|(name, shares)| Stack {
+            name: name.clone(),
+            shares: shares.clone(),
+        })
         .collect();
     let description = "Stacked bars: the share of the processors' time by state for each contender; the table below \
     has the numbers.";
-    Some(Chart {
-        title: "Processor time by state".into(),
+    Chart {
+        title,
         note: "Of all processors of the machine, endpoints included; the rest was idle. Where the kernel has no \
         interrupt \
                accounting, irq is empty and that time counts for the process that was interrupted."
             .into(),
         picture: stack(&stacks, &names, description),
         table,
-    })
+    }
 }
 
 /// The share of each state in the time of all states. The meter's own window is longer than that of the load

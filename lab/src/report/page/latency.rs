@@ -1,6 +1,7 @@
 //! Latency by percentile. The axis is that of high-dynamic-range histograms: each step to the right leaves out a
 //! tenth of what the step before left out. A mean would hide the slow packets.
 
+use super::measured::not_drawn;
 use crate::load::PERCENTILES;
 use crate::report::chart::{Chart, Line, Lines, Point, lines};
 use crate::report::findings::{Findings, LEVEL, MeasuredCell, Part};
@@ -58,16 +59,20 @@ fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Chart> {
         curves.len()
     );
     let table = table(&title, &curves, &scale);
+    let undrawn: Vec<String> = curves
+        .iter()
+        .skip(MAX_CURVES)
+        .map(|curve| curve.name.clone())
+        .collect();
     let drawn: Vec<Line> = curves
         .into_iter()
         .take(MAX_CURVES)
         .map(|curve| Line::measured(&curve.name, curve.points))
         .collect();
     Some(Chart {
-        note: "The share of packets that took at most this long, on a logarithmic scale. Points are means over the \
-        rounds, bands their 95 % intervals; \
-               the maximum is in the table."
-            .into(),
+        note: not_drawn(&undrawn)
+            + "The share of packets that took at most this long, on a logarithmic scale. Points are means over the \
+            rounds, bands their 95 % intervals; the maximum is in the table.",
         picture: lines(
             &drawn,
             &Lines {

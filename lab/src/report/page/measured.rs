@@ -127,6 +127,17 @@ fn colour_of(findings: &Findings, cell: &MeasuredCell) -> usize {
         .map_or(GREY, |place| (place + offset) % GREY)
 }
 
+/// What a drawing leaves to its table, by name.
+pub(super) fn not_drawn(names: &[String]) -> String {
+    match names.len() {
+        0 => String::new(),
+        count => format!(
+            "{count} not drawn, but in the table: {}. ",
+            names.join("; ")
+        ),
+    }
+}
+
 fn as_lines(
     findings: &Findings,
     part: &Part,
@@ -150,12 +161,18 @@ fn as_lines(
     }
     all.iter_mut()
         .for_each(|line| line.points.sort_by(|a, b| a.x.total_cmp(&b.x)));
+    let undrawn: Vec<String> = all
+        .iter()
+        .skip(MAX_LINES)
+        .map(|line| line.name.clone())
+        .collect();
     all.truncate(MAX_LINES);
-    let mut note = String::from(if has_bands(&all) {
+    let mut note = not_drawn(&undrawn);
+    note += if has_bands(&all) {
         "Points are means, bands their 95 % intervals."
     } else {
         "Points are means; their 95 % intervals are in the table."
-    });
+    };
     if part.figure == "goodput_bps" {
         let ideals = ideal::lines(cells, across);
         if !ideals.is_empty() {
@@ -176,7 +193,7 @@ fn as_lines(
     let frame = Lines {
         x: &factor.name,
         places: &[],
-        decades: false,
+        decades: Line::span_decades(&all),
         scale,
         description: &description,
     };

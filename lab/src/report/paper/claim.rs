@@ -1,58 +1,46 @@
 //! Whether the records confirm a claim.
 
-use std::collections::BTreeMap;
+mod estimate;
+mod rule;
 
-use super::Claim;
-use crate::report::findings::{Findings, LEVEL, MeasuredCell, Part, factor, ratio};
+use super::{Claim, Comparison, Deciding, MachineClass};
+use crate::report::findings::Findings;
 use crate::report::quantity::{Scale, significant, with_interval};
 use crate::stats::{self, Estimate};
 
-/// This run's ratios of the cells that a claim is about, or their figures where it has no reference. A claim is decided
-/// by a cell's interval, not by its mean: if the interval includes both results, the cell is undecided.
+pub use rule::Judgement;
+
+/// What this run shows in the cells that a claim is about. A cell is decided by its interval, not by its mean: if the
+/// interval includes both results, the cell is undecided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimCheck {
     found: Vec<Estimate>,
-    /// In how many cells the interval includes both results.
+    /// In how many of these cells the interval includes both results.
     unsure: usize,
-    /// The unit of what is a figure.
+    /// The unit of what is a figure or a difference of figures.
     scale: Option<Scale>,
     judgement: Judgement,
-}
-
-/// Whether a claim still holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
-    /// In every cell.
-    Holds,
-    /// In some cells.
-    InPart,
-    /// In none.
-    Refuted,
-    /// Every interval includes both results.
-    Undecided,
-    /// Nothing of it was measured.
-    NotMeasured,
 }
 
 impl ClaimCheck {
     /// Looks for the cells and compares them.
     pub fn of(claim: &Claim, findings: &Findings) -> ClaimCheck {
-        let cells = findings
-            .parts
-            .iter()
-            .flat_map(|part| part.cells.iter().map(move |cell| (part, cell)));
-        let found: Vec<Estimate> = cells
-            .filter(|(_, cell)| matches(cell, &claim.of))
-            .filter_map(|(part, cell)| found(claim, part, cell))
-            .filter(|found| found.value.is_finite())
-            .collect();
+        let parts = findings.parts.iter();
+        let cells = parts.flat_map(|part| part.cells.iter().map(move |cell| (part, cell)));
+        let all = cells
+            .filter(|(_, cell)| estimate::matches(cell, &claim.of))
+            .filter_map(|(part, cell)| estimate::estimate(claim, part, cell))
+            .filter(|found| found.value.is_finite());
+        let found = deciding(all.collect(), claim.decides);
         let kept: Vec<Option<bool>> = found.iter().map(|one| keeps(claim, one)).collect();
-        let figure = claim.figure.as_deref().unwrap_or("ratio");
-        let largest = found.iter().map(|one| one.value).fold(0.0, f64::max);
+        let largest = found.iter().map(|one| one.value.abs()).fold(0.0, f64::max);
+        let has_unit = claim.to.is_none() || claim.by == Comparison::Difference;
+        let figure = claim.figure.as_deref();
+        let figure = figure.or_else(|| findings.parts.first().map(|part| part.figure.as_str()));
         ClaimCheck {
-            scale: claim.to.is_none().then(|| Scale::of(figure, largest)),
+            scale: has_unit.then(|| Scale::of(figure.unwrap_or_default(), largest)),
             unsure: kept.iter().filter(|kept| kept.is_none()).count(),
-            judgement: judge(&kept),
+            judgement: rule::judge(&kept),
             found,
         }
     }
@@ -66,12 +54,12 @@ impl ClaimCheck {
         self.found.iter().map(|one| one.value).collect()
     }
 
-    /// The middle ratio.
+    /// The number in the middle.
     pub fn middle(&self) -> Option<f64> {
         stats::median(&self.values())
     }
 
-    /// The ratio with its interval, or the range of them.
+    /// The number with its interval, or the range of them.
     pub fn shown(&self) -> String {
         let values = self.values();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -82,63 +70,73 @@ impl ClaimCheck {
         };
         match (&self.found[..], &self.scale) {
             ([], _) => "not measured".into(),
-            ([_], Some(_)) => high,
+            ([one], Some(scale)) => scale.mean(one.value, one.interval),
             ([one], None) => format!("× {}", with_interval(one)),
             (several, _) => format!("{low} to {high} ({} cells)", several.len()),
         }
     }
 
+    /// The judgement in a few words, as a table has room for.
+    pub fn verdict(&self) -> String {
+        match self.judgement {
+            Judgement::Holds => "holds".into(),
+            Judgement::DoesNotHold { contradicting } if self.found.len() > 1 => {
+                let all = self.found.len();
+                format!("does not hold in {contradicting} of {all}")
+            }
+            Judgement::DoesNotHold { .. } => "does not hold".into(),
+            Judgement::Undecided => "not decided".into(),
+            Judgement::NotMeasured => "not measured".into(),
+        }
+    }
+
     /// The judgement in a sentence.
     pub fn sentence(&self, claim: &Claim) -> String {
-        let because = |why: &str| {
-            if why.is_empty() {
-                String::new()
-            } else {
-                format!("; our reading: {why}")
-            }
+        let because = |why: &str| match why {
+            "" => String::new(),
+            why => format!("; our reading: {why}"),
         };
+        let cells = self.found.len();
         let noise = match self.unsure {
             0 => String::new(),
-            unsure => format!(
-                " (not significant in {unsure} of {} cells)",
-                self.found.len()
-            ),
+            unsure => format!(" (not significant in {unsure} of {cells} cells)"),
         };
         match self.judgement {
             Judgement::Holds => format!("Holds{noise}{}", because(&claim.if_it_holds)),
-            Judgement::InPart => format!("Holds in some of these cells and not in others{noise}"),
-            Judgement::Refuted => format!("No longer holds here{noise}{}", because(&claim.if_not)),
-            Judgement::Undecided => "Not decided: the intervals include both answers".into(),
-            Judgement::NotMeasured => "Not answered: this run has no such pair of cells".into(),
+            Judgement::DoesNotHold { .. } => {
+                let verdict = self.verdict().replacen('d', "D", 1);
+                format!("{verdict}{noise}{}", because(&claim.if_not))
+            }
+            Judgement::Undecided => format!(
+                "Not decided: in {} of {cells} cells the interval includes both answers",
+                self.unsure
+            ),
+            Judgement::NotMeasured => not_measured(claim),
         }
     }
 }
 
-/// The estimate in a cell that a claim is about.
-fn found(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Estimate> {
-    let name = claim.figure.as_deref().unwrap_or(&part.figure);
-    let Some(to) = &claim.to else {
-        let values = cell.values_of(name);
-        return Some(Estimate {
-            value: stats::mean(&values)?,
-            interval: stats::mean_interval(&values, LEVEL),
-        });
-    };
-    // What the claim itself fixes may differ between the two; everything else must be the same.
-    let mut others = part
-        .cells
-        .iter()
-        .filter(|other| matches(other, to) && same(cell, other, claim));
-    let other = others.next()?;
-    if name == part.figure {
-        return ratio(cell, other);
+/// What is missing, and which machine can measure it.
+fn not_measured(claim: &Claim) -> String {
+    let missing = "Not answered: this run has no such cells";
+    match claim.machine {
+        MachineClass::Any => missing.into(),
+        class => format!(
+            "{missing}. It takes {}; run it there with --for {}",
+            class.has(),
+            class.name()
+        ),
     }
-    // What an intrusive meter read, it read once.
-    let value = |cell: &MeasuredCell| stats::mean(&cell.values_of(name));
-    Some(Estimate {
-        value: value(cell)? / value(other)?,
-        interval: None,
-    })
+}
+
+/// The estimates that decide: all, or the one at the end that the claim is about.
+fn deciding(mut found: Vec<Estimate>, which: Deciding) -> Vec<Estimate> {
+    found.sort_by(|a, b| a.value.total_cmp(&b.value));
+    match which {
+        Deciding::Every => found,
+        Deciding::Largest => found.pop().into_iter().collect(),
+        Deciding::Smallest => found.into_iter().take(1).collect(),
+    }
 }
 
 /// Whether a cell confirms the claim. `None`: its interval includes both results.
@@ -157,46 +155,4 @@ fn keeps(claim: &Claim, found: &Estimate) -> Option<bool> {
         (true, true) => Some(false),
         (true, false) => None,
     }
-}
-
-fn judge(kept: &[Option<bool>]) -> Judgement {
-    let has = |answer: Option<bool>| kept.contains(&answer);
-    match (has(Some(true)), has(Some(false))) {
-        (true, false) => Judgement::Holds,
-        (false, true) => Judgement::Refuted,
-        (true, true) => Judgement::InPart,
-        (false, false) if kept.is_empty() => Judgement::NotMeasured,
-        (false, false) => Judgement::Undecided,
-    }
-}
-
-/// Whether a cell has all these levels. A word ending with `*` compares the beginning.
-fn matches(cell: &MeasuredCell, wanted: &BTreeMap<String, String>) -> bool {
-    let Some(trial) = cell.trials.first() else {
-        return false;
-    };
-    wanted.iter().all(|(name, level)| {
-        let found = match name.as_str() {
-            "contender" => cell.contender,
-            name => factor(trial, name).unwrap_or_default(),
-        };
-        match level.strip_suffix('*') {
-            Some(beginning) => found.starts_with(beginning),
-            None => found == level,
-        }
-    })
-}
-
-/// Whether two cells share every factor but those that the claim names, and those that one of them does not have.
-fn same(cell: &MeasuredCell, other: &MeasuredCell, claim: &Claim) -> bool {
-    let (Some(here), Some(there)) = (cell.trials.first(), other.trials.first()) else {
-        return false;
-    };
-    let to = claim.to.as_ref();
-    let named =
-        |name: &String| claim.of.contains_key(name) || to.is_some_and(|to| to.contains_key(name));
-    let differs = |(name, level): (&String, &String)| {
-        !named(name) && there.factors.get(name).is_some_and(|other| other != level)
-    };
-    !here.factors.iter().any(differs)
 }

@@ -1,7 +1,7 @@
 //! The comparison of a run with the paper that it repeats: claim by claim, reported curves beside measured ones,
 //! tables as printed.
 
-use super::claim::ClaimCheck;
+use super::claim::{ClaimCheck, Judgement};
 use super::{Paper, PrintedTable, Series, speedup};
 use crate::report::chart::{Chart, Line, Lines, Point, lines};
 use crate::report::findings::{Findings, LEVEL};
@@ -13,7 +13,8 @@ use crate::stats;
 /// The section of the page.
 pub(in crate::report) fn section(paper: &Paper, findings: &Findings) -> Section {
     let mut body = Body::from(format!(
-        "<p>{}. {}</p>\n",
+        "<p><strong>{}</strong></p>\n<p>{}. {}</p>\n",
+        escaped(&summary(paper, findings)),
         escaped(&paper.source),
         escaped(&paper.testbed)
     ));
@@ -28,7 +29,24 @@ pub(in crate::report) fn section(paper: &Paper, findings: &Findings) -> Section 
     for table in &paper.table {
         body.push_html(as_printed(table).html());
     }
-    Section::new("paper", "Comparison with the paper", body)
+    Section::new("paper", "Then and now", body)
+}
+
+/// How many findings hold, in one sentence.
+fn summary(paper: &Paper, findings: &Findings) -> String {
+    let claims = paper.claim.iter();
+    let judged: Vec<Judgement> = claims
+        .map(|claim| ClaimCheck::of(claim, findings).judgement())
+        .collect();
+    let count = |wanted: fn(&Judgement) -> bool| judged.iter().filter(|one| wanted(one)).count();
+    format!(
+        "Of {} findings of the paper {} hold here, {} do not, {} are not decided and {} were not measured.",
+        judged.len(),
+        count(|one| matches!(one, Judgement::Holds)),
+        count(|one| matches!(one, Judgement::DoesNotHold { .. })),
+        count(|one| matches!(one, Judgement::Undecided)),
+        count(|one| matches!(one, Judgement::NotMeasured)),
+    )
 }
 
 fn claims(paper: &Paper, findings: &Findings) -> String {
@@ -114,7 +132,7 @@ fn beside(paper: &Paper, findings: &Findings, name: &str, factor: &str) -> Optio
     let frame = Lines {
         x: factor,
         places: &[],
-        decades: false,
+        decades: Line::span_decades(&all),
         scale,
         description: &description,
     };

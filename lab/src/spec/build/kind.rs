@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::possible::{Impossible, is_pair, possible_load, possible_topology};
 use crate::contender::{
     BORINGTUN, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation, Esplanade, FLAGS, IpsecConfig,
-    KernelLibipsec, KernelWireguard, KernelXfrm, Mode, OpenVpn, Plain, RunOptions,
-    UserSpaceWireguard, WIREGUARD_GO,
+    KernelLibipsec, KernelWireguard, KernelXfrm, Keying, Mode, OpenVpn, Plain, RunOptions,
+    UserSpaceWireguard, WIREGUARD_GO, cannot_negotiate,
 };
 use crate::fault::Fault;
 use crate::ideal::Layers;
@@ -47,16 +47,7 @@ impl Kind {
         possible_topology(kind, settings)?;
         possible_load(settings, load)?;
         Ok(match kind {
-            ContenderKind::Esplanade => Kind::Esplanade {
-                ipsec: ipsec(kind, settings)?,
-                options: RunOptions {
-                    flags: FLAGS
-                        .iter()
-                        .filter_map(|(name, _)| Some((*name, settings.get(name)?.clone())))
-                        .collect(),
-                    rekey: number(settings, "rekey_ms").map(|ms| Duration::from_millis(ms as u64)),
-                },
-            },
+            ContenderKind::Esplanade => esplanade(ipsec(kind, settings)?, settings)?,
             ContenderKind::KernelLibipsec => Kind::KernelLibipsec {
                 ipsec: libipsec(ipsec(kind, settings)?)?,
             },
@@ -137,6 +128,31 @@ impl Kind {
             Kind::WireguardGo | Kind::Boringtun | Kind::KernelWireguard => Layers::Wireguard,
             Kind::OpenVpn { .. } => Layers::OpenVpn,
         }
+    }
+}
+
+fn esplanade(ipsec: IpsecConfig, settings: &Settings) -> Result<Kind, Impossible> {
+    let flags = FLAGS
+        .iter()
+        .filter_map(|(name, _)| Some((*name, settings.get(name)?.clone())));
+    let options = RunOptions {
+        flags: flags.collect(),
+        keying: keying(&ipsec, settings)?,
+        rekey: number(settings, "rekey_ms").map(|ms| Duration::from_millis(ms as u64)),
+    };
+    Ok(Kind::Esplanade { ipsec, options })
+}
+
+fn keying(ipsec: &IpsecConfig, settings: &Settings) -> Result<Keying, Impossible> {
+    let negotiated = settings.get("keying").is_some_and(|word| word == "ike");
+    match cannot_negotiate(ipsec).filter(|_| negotiated) {
+        Some((factor, what)) => Err(Impossible {
+            factor,
+            what,
+            advice: "`keying = \"hand\"`, or a suite such as \"aes-128-gcm\" alone".into(),
+        }),
+        None if negotiated => Ok(Keying::Ike),
+        None => Ok(Keying::Hand),
     }
 }
 
