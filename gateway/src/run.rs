@@ -137,6 +137,7 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
             fresh_keys: options.fresh_keys,
             new_owner: chosen.new_owner(),
             control: &control,
+            beside: server.folder(),
             noted: Record::noted_in_this_boot(server.folder()),
         },
         &warnings.warn(),

@@ -2,43 +2,46 @@
 //!
 //! ```text
 //!   main thread: a text changes associations ──► recall, durable ──► published ──► follow ─┐
-//!                                                                                         keeper ──► store ──► file
-//!   its own thread, 20 times a second ──► round ──────────────────────────────────────────┘
+//!                                                                                         ▼
+//!   writer, 20 times a second ──► round ──► file of recent numbers (never synced) ◄──── keeper ──► plan
+//!                                                                                                   │
+//!   syncer ──► commit ──► store ──► file on the disk ◄──────────────────────────────────────────────┘
 //! ```
 //!
-//! Everything is opened before privileges are dropped. From then on the file is only queried (`fstat`), written
-//! (`pwrite64`) and synced (`fdatasync`) by its descriptor; no path is opened any more.
+//! Everything is opened before privileges are dropped. From then on the files are only queried (`fstat`), written
+//! (`pwrite64`) and synced (`fdatasync`) by their descriptors; no path is opened any more.
 
 mod boot_record;
+mod committer;
 mod disk;
 mod header;
 mod keeper;
 mod key_fingerprint;
 mod machine;
 mod open;
+mod recent;
 mod record;
+mod records;
 mod store;
+mod threads;
 
 pub(crate) use boot_record::BootRecord;
-pub(crate) use open::{Wanted, open};
+pub(crate) use open::{Wanted, open, remove_recent};
 
 use crate::memory;
+use committer::{Committer, lock};
 use dataplane::io::Warn;
 use ipsec::command::{Command, Refused};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Sa, SaConfig, SaId};
-use keeper::{Changed, Keeper, Recalled};
+use keeper::{Changed, Recalled};
 use record::Moment;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// How long received sequence numbers may be unwritten. Together with the write it must be less than 100 ms.
-const WRITE_INTERVAL: Duration = Duration::from_millis(50);
+use std::sync::{Arc, Mutex, MutexGuard};
+use threads::{Threads, Work};
 
 /// Whether numbers are kept.
 #[derive(Default)]
@@ -52,19 +55,19 @@ pub(crate) enum Numbers {
     Kept(Keeping),
 }
 
-/// The file, and the thread that keeps it up to date.
+/// The file, and the threads that keep it up to date.
 pub(crate) struct Keeping {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Option<Threads>,
 }
 
 struct Shared {
-    keeper: Mutex<Keeper<File>>,
+    committer: Committer<File>,
     /// The file's name, for messages.
     place: String,
     trouble: Mutex<Option<String>>,
-    is_over: Mutex<bool>,
-    bell: Condvar,
+    /// Whether the file of recent numbers was refused, which is reported once.
+    recent_is_refused: Mutex<bool>,
     warn: Warn,
     /// Dropping this releases the file's lock.
     _lock: File,
@@ -110,6 +113,7 @@ impl Numbers {
             let follow = || {
                 keeping
                     .shared
+                    .committer
                     .keeper()
                     .follow(snapshot, &pending.0, moment())
             };
@@ -117,12 +121,14 @@ impl Numbers {
         }
     }
 
-    /// Starts the thread that writes numbers as they change. Called once privileges are dropped.
+    /// Starts the threads that write numbers as they change. Called once privileges are dropped.
     pub(crate) fn start(&mut self) -> io::Result<()> {
         if let Self::Kept(keeping) = self {
-            let shared = Arc::clone(&keeping.shared);
-            let thread = std::thread::Builder::new().name("numbers".to_owned());
-            keeping.thread = Some(thread.spawn(move || shared.go_round())?);
+            let works: [Work<Shared>; 2] = [
+                ("numbers", Shared::write_recent),
+                ("numbers-sync", Shared::commit),
+            ];
+            keeping.threads = Some(Threads::start(&keeping.shared, works)?);
         }
         Ok(())
     }
@@ -130,9 +136,10 @@ impl Numbers {
     /// The last write. No packet may be in flight any more.
     pub(crate) fn finish(&mut self) {
         if let Self::Kept(keeping) = self {
-            keeping.stop();
-            let outcome = keeping.shared.keeper().finish(moment());
-            keeping.shared.mind(outcome);
+            // Both threads end by themselves; if one panicked, all reserved numbers count as used.
+            keeping.threads = None;
+            let outcome = keeping.shared.committer.finish(moment());
+            keeping.shared.report(outcome);
         }
     }
 
@@ -156,41 +163,25 @@ impl Numbers {
     /// The record by which a later start in this boot recognises the state that was used last.
     pub(crate) fn boot_record(&self) -> Option<BootRecord> {
         match self {
-            Self::Kept(keeping) => Some(BootRecord::of(&keeping.shared.keeper())),
+            Self::Kept(keeping) => Some(BootRecord::of(keeping.shared.committer.header())),
             Self::Unasked | Self::NotKept(_) => None,
         }
     }
 }
 
 impl Keeping {
-    fn new(keeper: Keeper<File>, place: String, lock: File, warn: &Warn) -> Self {
+    fn new(committer: Committer<File>, place: String, lock: File, warn: &Warn) -> Self {
         Self {
             shared: Arc::new(Shared {
-                keeper: Mutex::new(keeper),
+                committer,
                 place,
                 trouble: Mutex::default(),
-                is_over: Mutex::default(),
-                bell: Condvar::new(),
+                recent_is_refused: Mutex::default(),
                 warn: Arc::clone(warn),
                 _lock: lock,
             }),
-            thread: None,
+            threads: None,
         }
-    }
-
-    fn stop(&mut self) {
-        *lock(&self.shared.is_over) = true;
-        self.shared.bell.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // The thread ends by itself; if it panicked, all reserved numbers count as used.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
@@ -200,18 +191,17 @@ impl Shared {
         changed: &[&Arc<Sa>],
         addresses: &[IpAddr],
     ) -> Result<Pending, (SaId, String)> {
-        let mut keeper = self.keeper();
-        let salt = keeper.salt().to_vec();
+        let salt = &self.committer.header().salt;
         // Only this step reads keys.
         let names: Vec<_> = changed
             .iter()
-            .map(|sa| key_fingerprint::key_fingerprint(&sa.config, &salt))
+            .map(|sa| key_fingerprint::key_fingerprint(&sa.config, salt))
             .collect();
         memory::without_keys(|| {
             let local: HashSet<_> = addresses.iter().collect();
             let mut all = Vec::new();
             for (sa, name) in changed.iter().copied().zip(names) {
-                let known = keeper.knows(&name);
+                let known = self.committer.keeper().knows(&name);
                 if !known && !keeper::may_begin(&sa.config) {
                     return Err((sa.config.id, unknown_keys(&sa.config, &self.place)));
                 }
@@ -226,13 +216,12 @@ impl Shared {
                 let sends = local.is_empty() || local.contains(&sa.config.source);
                 all.push(Changed { sa, name, sends });
             }
-            let outcome = keeper.recall(&all, moment());
-            drop(keeper);
+            let (outcome, committed) = self.committer.recall(&all, moment());
             let resumed: HashSet<_> = outcome.resumed.iter().collect();
             for sa in changed.iter().filter(|sa| resumed.contains(&sa.config.id)) {
                 self.warn_if_over(sa);
             }
-            self.mind(outcome.trouble.map_or(Ok(()), Err));
+            self.report(committed);
             Ok(Pending(outcome.recalled))
         })
     }
@@ -250,22 +239,29 @@ impl Shared {
         }
     }
 
-    fn go_round(&self) {
-        let mut is_over = lock(&self.is_over);
-        while !*is_over {
-            drop(is_over);
-            let outcome = self.keeper().round(moment());
-            self.mind(outcome);
-            is_over = lock(&self.is_over);
-            if !*is_over {
-                let waited = self.bell.wait_timeout(is_over, WRITE_INTERVAL);
-                is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
+    /// Writes what has changed to the file of recent numbers; a first failure is reported.
+    fn write_recent(&self) {
+        let outcome = self.committer.round(moment());
+        let mut is_refused = lock(&self.recent_is_refused);
+        if let Err(error) = &outcome
+            && !*is_refused
+        {
+            (self.warn)(&format!(
+                "cannot write recent sequence numbers beside the control socket: {error}. After a `kill -9`, packets \
+                 that arrived while the disk was writing {} may be accepted again",
+                self.place
+            ));
         }
+        *is_refused = outcome.is_err();
+    }
+
+    /// Writes what the disk lacks.
+    fn commit(&self) {
+        self.report(self.committer.commit());
     }
 
     /// Reports when writing begins to fail and when it works again.
-    fn mind(&self, outcome: io::Result<()>) {
+    fn report(&self, outcome: io::Result<()>) {
         let trouble = outcome.err().map(|error| error.to_string());
         let before = std::mem::replace(&mut *self.trouble(), trouble.clone());
         match (before, trouble) {
@@ -283,18 +279,9 @@ impl Shared {
         }
     }
 
-    fn keeper(&self) -> MutexGuard<'_, Keeper<File>> {
-        lock(&self.keeper)
-    }
-
     fn trouble(&self) -> MutexGuard<'_, Option<String>> {
         lock(&self.trouble)
     }
-}
-
-/// A thread that panicked has left complete records: a reservation is written before it is used.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn moment() -> Moment {

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 from network.expect import expect, expect_refusal
 from network.gateway import GatewayError, keeps_numbers, program
@@ -128,6 +129,47 @@ def recorded(how):
             expect(sites.ping(count=5) == 5, "nothing new passes")
             return f"{len(refused)} of {len(frames)} refused"
     return test
+
+
+# Each sync of a disk takes this long.
+SLOW_SYNC_MILLISECONDS = 1500
+SLOW_SYNC = f"""
+#define _GNU_SOURCE
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+int fdatasync(int file) {{
+    struct timespec time = {{ {SLOW_SYNC_MILLISECONDS // 1000}, {SLOW_SYNC_MILLISECONDS % 1000 * 1_000_000} }};
+    nanosleep(&time, 0);
+    return (int) syscall(SYS_fdatasync, file);
+}}
+"""
+
+
+def recorded_beside_a_slow_sync():
+    """What arrived while the disk was busy for seconds is refused after a `kill -9`, up to 100 ms before it."""
+    with Sites("rs") as sites, tempfile.TemporaryDirectory() as folder:
+        slow = f"{folder}/slow.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, "-x", "c", "-"], input=SLOW_SYNC.encode(), check=True)
+        sites.start("left", inner=(4,))
+        right = sites.start("right", inner=(4,), wrap=("env", f"LD_PRELOAD={slow}"))
+        wire = sites.listen(sites.wire, "left")
+        # The first round has begun a sync: what follows comes beside it.
+        expect(sites.ping(count=2) == 2, "the control failed: no ping")
+        time.sleep(0.3)
+        expect(sites.ping(count=60) == 60, "pings are lost beside a slow sync")
+        time.sleep(slowed(0.3))
+        right.stop(signal.SIGKILL)
+        frames = esps(wire, OUT)
+        right.wrap = ()
+        right.start().ready()
+        toward = sites.listen(sites.wire, "right")
+        for esp in frames:
+            toward.inject(esp.again())
+        toward.settle(0.1)
+        refused = right.drops("replayed") + right.drops("too-old")
+        expect(len(frames) == 62 and refused == 62, f"{refused} of {len(frames)} were refused")
+        expect(sites.ping(count=5) == 5, "nothing new passes")
 
 
 def iiv_text(name, fresh):
@@ -311,6 +353,7 @@ CASES = {
     "a file with flush is loaded again by statements and no number is skipped": loaded_again(by_statement),
     "an update changes keys and back, and no number of either comes twice": there_and_back,
     **{f"recorded packets are refused after the receiver was {how}": recorded(how) for how in HOW},
+    "recorded packets are refused though the disk was slow": recorded_beside_a_slow_sync,
     "implicit nonces never repeat": nonces_never_repeat,
     "implicit nonces need the state": implicit_needs_the_state,
     "a lifetime goes on": a_lifetime_goes_on,

@@ -6,6 +6,7 @@
 //!       control.sock             0600
 //!       control.sock.lock        0600: who holds it is the gateway of this socket
 //!       control.sock.state       0600: what is ours in the kernel
+//!       control.sock.recent      0600: the last sequence numbers (`state`)
 //! ```
 //!
 //! The checks apply to the folder that the path leads to, whatever links or folders of other users lie on the way. All
@@ -216,9 +217,9 @@ impl Folder {
         Ok(unlinkat(&self.descriptor, &self.name, AtFlags::empty())?)
     }
 
-    /// Removes what was made for a gateway that did not start: its lock file, while the lock is held, and its folder.
+    /// Removes what was made for a gateway that did not start: its files, while the lock is held, and its folder.
     pub(crate) fn undo(&self) {
-        if !self.made.is_empty() && self.remove("lock").is_ok() {
+        if !self.made.is_empty() && self.remove("recent").is_ok() && self.remove("lock").is_ok() {
             remove_empty(&self.made);
         }
     }

@@ -31,6 +31,7 @@ use crate::report;
 use crate::routes::Site;
 use crate::routes::monitor::Monitor;
 use crate::routes::record::Record;
+use crate::state;
 use dataplane::clock::now;
 use dataplane::{Hook, Notice};
 use ipsec::database::Snapshot;
@@ -344,6 +345,9 @@ impl Gateway {
             (self.warnings.warn())(&format!(
                 "the record of an earlier gateway names {name}, which a gateway never changes: ignored"
             ));
+        }
+        if self.plane.numbers().are_kept() {
+            state::remove_recent(self.server.folder())?;
         }
         Record::remove(self.server.folder())
     }

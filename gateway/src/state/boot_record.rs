@@ -2,9 +2,7 @@
 //! backup is detected.
 
 use super::header::Header;
-use super::keeper::Keeper;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 
 /// The state that a gateway has used; stored where it does not survive a reboot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -16,11 +14,7 @@ pub(crate) struct BootRecord {
 }
 
 impl BootRecord {
-    pub(super) fn of(keeper: &Keeper<File>) -> Self {
-        Self::of_header(keeper.header())
-    }
-
-    pub(super) fn of_header(header: &Header) -> Self {
+    pub(super) fn of(header: &Header) -> Self {
         let mut file = [0; 8];
         file.copy_from_slice(&header.salt[..8]);
         Self {

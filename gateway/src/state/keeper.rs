@@ -1,20 +1,20 @@
-//! Which association's numbers are where in the file, and how far each may go.
+//! Which association's numbers are where in the file, and how far each may go. Nothing here waits for a disk: what has
+//! changed goes to the file of recent numbers at once, and to the disk by the committer.
 //!
 //! ```text
-//!   commands ──► recall: found again, reserved, durable ──► published ──► follow
-//!                                                                          │
-//!   20 times a second: edges, lifetimes, and more numbers once half a block is used ◄──┘
+//!   commands ──► recall: found again, reserved ──► durable ──► allow_recalled ──► published ──► follow
+//!                                                                                                │
+//!   20 times a second: edges, lifetimes, and more numbers once half a block is used ◄────────────┘
 //! ```
 //!
 //! INVARIANT: a number is used only when a record that reserves it is durable. Which reserved numbers were not used is
 //! certain only when they cannot be used any more: at a stop, and when an association has been deleted and its last
 //! packet is done.
 
-use super::disk::Disk;
-use super::header::Header;
 use super::key_fingerprint::KeyFingerprint;
+use super::recent::Recent;
 use super::record::Moment;
-use super::store::{RecordIndex, Store};
+use super::records::{Plan, RecordIndex, Records};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Sa, SaConfig, SaId, SaState, SavedCounters};
 use std::collections::HashMap;
@@ -22,14 +22,15 @@ use std::io;
 use std::sync::Arc;
 
 /// Numbers that are reserved at a time: more than the packets that any link carries during one write.
-const MAX_RESERVED_NUMBERS: u64 = 1 << 20;
+pub(super) const MAX_RESERVED_NUMBERS: u64 = 1 << 20;
 
 /// The fewest that are reserved at a time, near the last number there is.
 const MIN_RESERVED_NUMBERS: u64 = 1 << 12;
 
 /// The file's records and the associations that they are about.
-pub(super) struct Keeper<D> {
-    store: Store<D>,
+pub(super) struct Keeper {
+    records: Records,
+    recent: Option<Recent>,
     followed: Vec<Followed>,
 }
 
@@ -70,40 +71,34 @@ pub(super) struct Outcome {
     pub recalled: Recalled,
     /// Associations that continue with an earlier gateway's numbers, or with those from before they were deleted.
     pub resumed: Vec<SaId>,
-    /// Why nothing could be reserved, if so.
-    pub trouble: Option<io::Error>,
 }
 
-impl<D: Disk> Keeper<D> {
-    /// Follows no association yet.
-    pub(super) fn new(store: Store<D>) -> Self {
+impl Keeper {
+    /// Follows no association yet. `recent`: the file of recent numbers.
+    pub(super) fn new(records: Records, recent: Option<Recent>) -> Self {
         Self {
-            store,
+            records,
+            recent,
             followed: Vec::new(),
         }
     }
 
-    /// The header of the file.
-    pub(super) fn header(&self) -> &Header {
-        self.store.header()
-    }
-
-    /// The salt for names in this file.
-    pub(super) fn salt(&self) -> &[u8] {
-        &self.store.header().salt
+    /// The records, for the committer.
+    pub(super) fn records(&mut self) -> &mut Records {
+        &mut self.records
     }
 
     /// Whether keys of this name were used before.
     pub(super) fn knows(&self, name: &KeyFingerprint) -> bool {
-        self.store.find(name).is_some()
+        self.records.find(name).is_some()
     }
 
-    /// Gives changed associations the stored numbers of their keys, and reserves numbers for them.
+    /// Gives changed associations the stored numbers of their keys, and reserves numbers for them. They may be used
+    /// once the records are durable and [`Keeper::allow_recalled`] was called.
     pub(super) fn recall(&mut self, changed: &[Changed<'_>], moment: Moment) -> Outcome {
         let mut outcome = Outcome {
             recalled: Recalled::default(),
             resumed: Vec::new(),
-            trouble: None,
         };
         for each in changed {
             let (id, known) = (each.sa.config.id, self.knows(&each.name));
@@ -118,17 +113,20 @@ impl<D: Disk> Keeper<D> {
             }
             outcome.recalled.0.insert(id, (place, each.sends));
         }
-        outcome.trouble = self.store.commit().err();
-        for each in changed {
-            self.allow_at_first(each);
-        }
         outcome
     }
 
+    /// Allows recalled associations the numbers that the disk reserves for them.
+    pub(super) fn allow_recalled(&mut self, changed: &[Changed<'_>]) {
+        for each in changed {
+            self.allow_at_first(each);
+        }
+    }
+
     fn place(&mut self, name: &KeyFingerprint, moment: Moment) -> RecordIndex {
-        let known = self.store.find(name);
-        let place = known.unwrap_or_else(|| self.store.add(*name, moment));
-        self.store.set_in_use(place, true);
+        let known = self.records.find(name);
+        let place = known.unwrap_or_else(|| self.records.add(*name, moment));
+        self.records.set_in_use(place, true);
         place
     }
 
@@ -146,13 +144,13 @@ impl<D: Disk> Keeper<D> {
             return;
         }
         let (used, edge) = {
-            let record = self.store.record(place);
+            let record = self.records.record(place);
             (record.reserved, record.edge)
         };
         followed.places.push(place);
         let end = block_end(used.max(followed.allowed), followed.last);
         for place in &followed.places {
-            self.store
+            self.records
                 .change(*place, |record| record.reserved = record.reserved.max(end));
         }
         followed.state.raise(&changed.sa.config, used, edge);
@@ -161,7 +159,7 @@ impl<D: Disk> Keeper<D> {
     /// A new incarnation continues behind all numbers that the previous one may have used.
     fn resume(&mut self, place: RecordIndex, changed: &Changed<'_>, moment: Moment) {
         let config = &changed.sa.config;
-        let kept = self.store.record(place).kept(moment);
+        let kept = self.records.record(place).kept(moment);
         let own = config.sequence;
         let start = SavedCounters {
             sent: kept.sent.max(own),
@@ -176,7 +174,7 @@ impl<D: Disk> Keeper<D> {
         };
         // The first packet needs a record in the file, and an association that only receives is looked up at the next
         // start.
-        self.store.change(place, |record| {
+        self.records.change(place, |record| {
             record.take(&start, moment);
             record.reserved = end;
         });
@@ -185,12 +183,12 @@ impl<D: Disk> Keeper<D> {
 
     /// The numbers that a deleted association of this name has used; they are exact once no packet holds it.
     fn settle_before(&mut self, place: RecordIndex, moment: Moment) {
-        let store = &mut self.store;
+        let records = &mut self.records;
         self.followed.retain(|followed| {
             let is_it = followed.is_gone && followed.places.contains(&place);
             if is_it {
                 let nobody_holds_it = Arc::strong_count(&followed.state) == 1;
-                followed.close(store, moment, nobody_holds_it);
+                followed.close(records, moment, nobody_holds_it);
             }
             !is_it
         });
@@ -198,19 +196,20 @@ impl<D: Disk> Keeper<D> {
 
     fn allow_at_first(&mut self, changed: &Changed<'_>) {
         let Some(number) = self.number_of(&changed.sa.state) else {
-            let place = self.store.find(&changed.name);
-            if let Some(place) = place.filter(|place| self.store.is_durable(*place)) {
-                let end = self.store.record(place).reserved;
-                changed.sa.state.allow_up_to(end);
+            if let Some(place) = self.records.find(&changed.name) {
+                let end = self.records.reserved_on_disk(place);
+                if end > changed.sa.state.saved().sent {
+                    changed.sa.state.allow_up_to(end);
+                }
             }
             return;
         };
         let followed = &mut self.followed[number];
-        if followed.is_durable(&self.store) {
-            followed.allow_what_is_durable(&self.store);
-        } else {
+        if followed.reserved_on_disk(&self.records) < followed.allowed {
             // The reservation belongs to the old keys alone, and the new ones may be in use in a moment.
             followed.allowed = followed.state.freeze_numbers();
+        } else {
+            followed.allow_what_is_durable(&self.records);
         }
     }
 
@@ -231,12 +230,13 @@ impl<D: Disk> Keeper<D> {
             match (mine, found) {
                 (Some(mut mine), found) => {
                     let place = found.map(|(place, _)| place);
-                    mine.settle_on(place, &mut self.store, moment);
+                    mine.settle_on(place, &mut self.records, moment);
                     self.followed.push(mine);
                 }
                 (None, Some((place, sends))) => {
-                    self.followed
-                        .push(Followed::new(sa, place, sends, &self.store));
+                    let mut new = Followed::new(sa, place, sends);
+                    new.allow_what_is_durable(&self.records);
+                    self.followed.push(new);
                 }
                 // Never recalled: it has no record.
                 (None, None) => {}
@@ -248,46 +248,51 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
-    /// Writes what has changed, and reserves more numbers where half of a block is used.
-    pub(super) fn round(&mut self, moment: Moment) -> io::Result<()> {
+    /// Takes over what has changed, and reserves more numbers where half of a block is used.
+    pub(super) fn round(&mut self, moment: Moment) {
         let mut closed = Vec::new();
         for (number, followed) in self.followed.iter_mut().enumerate() {
             if followed.is_gone && Arc::strong_count(&followed.state) == 1 {
-                followed.close(&mut self.store, moment, true);
+                followed.close(&mut self.records, moment, true);
                 closed.push(number);
             } else {
-                followed.write(&mut self.store, moment);
+                followed.write(&mut self.records, moment);
             }
         }
         for number in closed.into_iter().rev() {
             let followed = self.followed.swap_remove(number);
             for place in followed.places {
-                self.store.set_in_use(place, false);
+                self.records.set_in_use(place, false);
             }
         }
-        let outcome = self.store.commit();
-        for followed in &mut self.followed {
-            followed.allow_what_is_durable(&self.store);
-        }
-        outcome
     }
 
-    /// The last write: no number is used any more.
-    pub(super) fn finish(&mut self, moment: Moment) -> io::Result<()> {
-        for followed in &self.followed {
-            followed.close(&mut self.store, moment, true);
+    /// Writes what has changed to the file of recent numbers.
+    pub(super) fn write_recent(&mut self) -> io::Result<()> {
+        match &mut self.recent {
+            Some(recent) => recent.write(&mut self.records),
+            None => Ok(()),
         }
-        self.store.commit()
+    }
+
+    /// A plan would survive a power failure now: its numbers may be used.
+    pub(super) fn is_durable(&mut self, plan: &Plan) {
+        self.records.is_durable(plan);
+        for followed in &mut self.followed {
+            followed.allow_what_is_durable(&self.records);
+        }
+    }
+
+    /// No number is used any more.
+    pub(super) fn finish(&mut self, moment: Moment) {
+        for followed in &self.followed {
+            followed.close(&mut self.records, moment, true);
+        }
     }
 }
 
 impl Followed {
-    fn new<D: Disk>(sa: &Sa, place: RecordIndex, sends: bool, store: &Store<D>) -> Self {
-        let allowed = if store.is_durable(place) {
-            store.record(place).reserved
-        } else {
-            sa.state.saved().sent
-        };
+    fn new(sa: &Sa, place: RecordIndex, sends: bool) -> Self {
         Self {
             id: sa.config.id,
             state: Arc::clone(&sa.state),
@@ -296,27 +301,22 @@ impl Followed {
             sends,
             is_gone: false,
             written: SavedCounters::default(),
-            allowed,
+            allowed: sa.state.saved().sent,
         }
     }
 
     /// An update was published or given up: everything received under the other keys is stored in their record.
-    fn settle_on<D: Disk>(
-        &mut self,
-        place: Option<RecordIndex>,
-        store: &mut Store<D>,
-        moment: Moment,
-    ) {
+    fn settle_on(&mut self, place: Option<RecordIndex>, records: &mut Records, moment: Moment) {
         let keep = place.unwrap_or(self.places[0]);
         let kept = self.state.saved();
         for place in self.places.drain(..).filter(|place| *place != keep) {
-            store.change(place, |record| record.take(&kept, moment));
-            store.set_in_use(place, false);
+            records.change(place, |record| record.take(&kept, moment));
+            records.set_in_use(place, false);
         }
         self.places.push(keep);
     }
 
-    fn write<D: Disk>(&mut self, store: &mut Store<D>, moment: Moment) {
+    fn write(&mut self, records: &mut Records, moment: Moment) {
         let (kept, short) = self.state.saved_and_shortage();
         let left = self.allowed.saturating_sub(kept.sent);
         let end = block_end(kept.sent, self.last);
@@ -327,7 +327,7 @@ impl Followed {
         }
         self.written = kept;
         for place in &self.places {
-            store.change(*place, |record| {
+            records.change(*place, |record| {
                 record.take(&kept, moment);
                 if wants {
                     record.reserved = record.reserved.max(end);
@@ -336,20 +336,17 @@ impl Followed {
         }
     }
 
-    fn is_durable<D: Disk>(&self, store: &Store<D>) -> bool {
-        self.places.iter().all(|place| store.is_durable(*place))
-    }
-
-    /// All records of the association must be durable, or none of the reserved numbers may be used.
-    fn allow_what_is_durable<D: Disk>(&mut self, store: &Store<D>) {
-        if !self.is_durable(store) {
-            return;
-        }
+    /// Up to which number the disk reserves in all records of the association.
+    fn reserved_on_disk(&self, records: &Records) -> u64 {
         let ends = self
             .places
             .iter()
-            .map(|place| store.record(*place).reserved);
-        let end = ends.min().unwrap_or(0);
+            .map(|place| records.reserved_on_disk(*place));
+        ends.min().unwrap_or(0)
+    }
+
+    fn allow_what_is_durable(&mut self, records: &Records) {
+        let end = self.reserved_on_disk(records);
         if !self.is_gone && end > self.allowed {
             self.state.allow_up_to(end);
             self.allowed = end;
@@ -357,10 +354,10 @@ impl Followed {
     }
 
     /// The last write. Reserved numbers count as used, unless the association cannot use them any more.
-    fn close<D: Disk>(&self, store: &mut Store<D>, moment: Moment, is_exact: bool) {
+    fn close(&self, records: &mut Records, moment: Moment, is_exact: bool) {
         let kept = self.state.saved();
         for place in &self.places {
-            store.change(*place, |record| {
+            records.change(*place, |record| {
                 record.take(&kept, moment);
                 if is_exact {
                     record.reserved = kept.sent;
@@ -377,13 +374,10 @@ pub(super) fn may_begin(config: &SaConfig) -> bool {
 }
 
 /// The end of the block that begins behind `sent`.
-fn block_end(sent: u64, last: u64) -> u64 {
+pub(super) fn block_end(sent: u64, last: u64) -> u64 {
     let left = last.saturating_sub(sent);
     let block = (left / 2)
         .clamp(MIN_RESERVED_NUMBERS, MAX_RESERVED_NUMBERS)
         .min(left);
     sent + block
 }
-
-#[cfg(test)]
-mod tests;

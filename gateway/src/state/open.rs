@@ -2,9 +2,12 @@
 //! refused.
 
 use super::boot_record::BootRecord;
+use super::committer::Committer;
 use super::header::{BadHeader, Header};
 use super::keeper::Keeper;
 use super::machine::{Foreign, Machine};
+use super::recent::Recent;
+use super::records::Records;
 use super::store::{BadStore, Store};
 use super::{Keeping, Numbers};
 use crate::control::Folder;
@@ -13,6 +16,7 @@ use crate::failure::Failure;
 use crate::privileges::User;
 use dataplane::io::Warn;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +28,9 @@ const NAME: &str = "numbers";
 
 /// The file, behind that name.
 const KIND: &str = "state";
+
+/// The file of recent numbers, behind the name of the control socket. The folder is usually in memory (`/run`).
+const RECENT: &str = "recent";
 
 /// The options of the command line.
 pub(crate) struct Wanted<'a> {
@@ -37,6 +44,8 @@ pub(crate) struct Wanted<'a> {
     pub new_owner: Option<&'a User>,
     /// The control socket, which no other gateway has.
     pub control: &'a Path,
+    /// The folder of the control socket.
+    pub beside: &'a Folder,
     /// The record of the last gateway of this boot.
     pub noted: Option<BootRecord>,
 }
@@ -91,8 +100,8 @@ fn open_in(
         Some(file) => file,
         None => create(folder, &place)?,
     };
-    let store = match read(file, wanted, &place) {
-        Ok(store) => store,
+    let (store, records) = match read(file, wanted, &place) {
+        Ok(read) => read,
         Err(why) if wanted.fresh_keys && why.can_begin_anew => {
             warn(&format!(
                 "{} Because of --fresh-keys it is replaced by a new one: no key of the setkey file may have been \
@@ -107,14 +116,25 @@ fn open_in(
     if let Some(user) = wanted.new_owner {
         folder.hand_over(user).map_err(fail)?;
     }
-    Ok(Keeping::new(begin(store, &place)?, place, lock, warn))
+    let committer = begin(store, records, wanted.beside, &place)?;
+    Ok(Keeping::new(committer, place, lock, warn))
 }
 
-/// Writes to the header where the file is in use from now on, and by which process.
-fn begin(mut store: Store<File>, place: &str) -> Result<Keeper<File>, Failure> {
+/// Adds what a killed process has written to its file of recent numbers alone. Then writes to the header where the file
+/// is in use from now on, and by which process.
+fn begin(
+    mut store: Store<File>,
+    mut records: Records,
+    beside: &Folder,
+    place: &str,
+) -> Result<Committer<File>, Failure> {
     let here = Machine::here(&store.header().salt);
-    if store.header().machine.boot != here.boot {
-        store.is_of_earlier_boot();
+    let fail = |error: io::Error| Failure::new(format!("cannot write {place}: {error}"));
+    if store.header().machine.boot == here.boot {
+        read_recent(beside, &store, &mut records)?;
+        store.commit(&mut records).map_err(fail)?;
+    } else {
+        records.are_of_earlier_boot();
     }
     let inode = store.disk().metadata().map_or(0, |found| found.ino());
     let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |found| found.ino());
@@ -125,10 +145,31 @@ fn begin(mut store: Store<File>, place: &str) -> Result<Keeper<File>, Failure> {
         header.pid = std::process::id().into();
         header.namespace = namespace;
     });
-    match begun {
-        Ok(()) => Ok(Keeper::new(store)),
-        Err(error) => Err(Failure::new(format!("cannot write {place}: {error}"))),
-    }
+    begun.map_err(fail)?;
+    let recent = create_recent(beside, &BootRecord::of(store.header()))?;
+    Ok(Committer::new(store, Keeper::new(records, recent)))
+}
+
+fn read_recent(beside: &Folder, store: &Store<File>, records: &mut Records) -> Result<(), Failure> {
+    let Some(file) = beside.file_of(RECENT).map_err(Failure::new)? else {
+        return Ok(());
+    };
+    Recent::read(&file, &BootRecord::of(store.header()), records).map_err(|error| {
+        let place = beside.socket().display();
+        Failure::new(format!("cannot read {place}.{RECENT}: {error}"))
+    })
+}
+
+fn create_recent(beside: &Folder, state: &BootRecord) -> Result<Option<Recent>, Failure> {
+    let bytes = Recent::empty(state);
+    beside.write(RECENT, &bytes).map_err(Failure::new)?;
+    let file = beside.file_of(RECENT).map_err(Failure::new)?;
+    Ok(file.map(Recent::new))
+}
+
+/// Removes the file of recent numbers, once all numbers are in the state.
+pub(crate) fn remove_recent(beside: &Folder) -> io::Result<()> {
+    beside.remove(RECENT).map_err(io::Error::other)
 }
 
 fn create(folder: &Folder, place: &str) -> Result<File, Failure> {
@@ -168,10 +209,10 @@ impl std::fmt::Display for NotOurs {
     }
 }
 
-fn read(file: File, wanted: &Wanted<'_>, place: &str) -> Result<Store<File>, NotOurs> {
-    let store = Store::open(file).map_err(|error| refusal(error, place))?;
+fn read(file: File, wanted: &Wanted<'_>, place: &str) -> Result<(Store<File>, Records), NotOurs> {
+    let (store, records) = Store::open(file).map_err(|error| refusal(error, place))?;
     match doubt(&store, wanted.noted.as_ref()) {
-        None => Ok(store),
+        None => Ok((store, records)),
         Some(why) => Err(NotOurs {
             words: format!(
                 "{place} {why}: numbers that are unused according to it may have been used."
@@ -222,7 +263,7 @@ fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str
     if same_boot && header.inode != 0 && header.inode != inode {
         return Some("is a copy of the file that was used last");
     }
-    let this = BootRecord::of_header(header);
+    let this = BootRecord::of(header);
     let is_older =
         noted.is_some_and(|noted| noted.file == this.file && noted.generation > this.generation);
     is_older.then_some("is older than the one that was used last")
@@ -231,13 +272,15 @@ fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str
 /// The error for a state that another process holds, which the file's header identifies.
 fn taken(folder: &Folder, place: &str) -> String {
     let file = folder.file_of(KIND).ok().flatten();
-    let holder = file.and_then(|file| Store::open(file).ok()).map(|store| {
-        let header = store.header();
-        format!(
-            " (process {} of user {} in network namespace net:[{}])",
-            header.pid, header.owner, header.namespace
-        )
-    });
+    let holder = file
+        .and_then(|file| Store::open(file).ok())
+        .map(|(store, _)| {
+            let header = store.header();
+            format!(
+                " (process {} of user {} in network namespace net:[{}])",
+                header.pid, header.owner, header.namespace
+            )
+        });
     format!(
         "{place} is in use by another gateway{}: choose another folder with --state",
         holder.unwrap_or_default()

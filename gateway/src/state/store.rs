@@ -10,9 +10,8 @@
 
 use super::disk::Disk;
 use super::header::{BadHeader, Header, PAGE};
-use super::key_fingerprint::KeyFingerprint;
-use super::record::{Moment, RECORD_LEN, SaRecord};
-use std::collections::HashMap;
+use super::record::RECORD_LEN;
+use super::records::{MAX_RECORDS, Plan, Planned, RecordIndex, Records, Slot};
 use std::io;
 
 /// Records in one page.
@@ -21,32 +20,13 @@ const RECORDS_PER_GROUP: usize = PAGE / RECORD_LEN;
 /// Bytes of a group with both of its copies.
 const GROUP_BYTES: usize = 2 * PAGE;
 
-/// The most keys that are stored: 16 MiB of file. When it is full, the key that has been unused for longest is
-/// replaced.
-pub(super) const MAX_RECORDS: usize = 1 << 16;
-
-/// Where a record is.
-pub(super) type RecordIndex = usize;
-
-/// The records in memory and where they are kept.
+/// The file of the records.
 pub(super) struct Store<D> {
     disk: D,
     header: Header,
     header_is_second: bool,
-    slots: Vec<Slot>,
-    places: HashMap<KeyFingerprint, RecordIndex>,
     /// The expected length of the file: a shorter file was truncated by another program.
     len: u64,
-}
-
-struct Slot {
-    record: SaRecord,
-    /// Whether the second copy is the younger one on the disk.
-    second: bool,
-    /// Whether this has not been written to the disk yet.
-    dirty: bool,
-    /// Whether an existing association uses this record.
-    in_use: bool,
 }
 
 /// Why a file is not a valid store.
@@ -75,7 +55,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// Reads all of it.
-    pub(super) fn open(mut disk: D) -> Result<Self, BadStore> {
+    pub(super) fn open(mut disk: D) -> Result<(Self, Records), BadStore> {
         // What a killed process has written is in the file, but may not be on the disk yet.
         disk.sync()?;
         let len = disk.len()?;
@@ -87,52 +67,31 @@ impl<D: Disk> Store<D> {
             disk,
             header,
             header_is_second,
-            slots: Vec::new(),
-            places: HashMap::new(),
             len: (2 * PAGE) as u64,
         };
         let groups = bytes
             .get(2 * PAGE..)
             .unwrap_or_default()
             .chunks(GROUP_BYTES);
+        let mut records = Records::default();
         for group in groups {
-            store.read_group(group)?;
+            store.read_group(group, &mut records)?;
         }
-        store.drop_empty_end();
-        Ok(store)
+        records.drop_empty_end();
+        Ok((store, records))
     }
 
-    fn read_group(&mut self, group: &[u8]) -> Result<(), BadStore> {
+    fn read_group(&mut self, group: &[u8], into: &mut Records) -> Result<(), BadStore> {
         // If the power failed while the file was growing, its end is missing and reads as zeroes.
         let mut whole = vec![0; GROUP_BYTES];
         whole[..group.len()].copy_from_slice(group);
         self.len += GROUP_BYTES as u64;
         let (records, _) = whole.as_chunks::<RECORD_LEN>();
         for number in 0..RECORDS_PER_GROUP {
-            let slot = Slot::read(&records[number], &records[number + RECORDS_PER_GROUP])?;
-            if slot.record.generation > 0 {
-                self.places.insert(slot.record.name, self.slots.len());
-            }
-            self.slots.push(slot);
+            let slot = Slot::read(&records[number], &records[number + RECORDS_PER_GROUP]);
+            into.push(slot.ok_or(BadStore::SaRecord)?);
         }
         Ok(())
-    }
-
-    fn drop_empty_end(&mut self) {
-        while self
-            .slots
-            .last()
-            .is_some_and(|slot| slot.record.generation == 0)
-        {
-            self.slots.pop();
-        }
-    }
-
-    /// The records were written before the last boot: the uptime counts from 0 again.
-    pub(super) fn is_of_earlier_boot(&mut self) {
-        for slot in &mut self.slots {
-            slot.record.written = 0;
-        }
     }
 
     /// The header of the file.
@@ -143,72 +102,6 @@ impl<D: Disk> Store<D> {
     /// Where it is kept.
     pub(super) fn disk(&self) -> &D {
         &self.disk
-    }
-
-    /// The index of the record of a name.
-    pub(super) fn find(&self, name: &KeyFingerprint) -> Option<RecordIndex> {
-        self.places.get(name).copied()
-    }
-
-    /// A record.
-    pub(super) fn record(&self, place: RecordIndex) -> &SaRecord {
-        &self.slots[place].record
-    }
-
-    /// Changes a record; [`Store::commit`] writes it.
-    pub(super) fn change(&mut self, place: RecordIndex, change: impl FnOnce(&mut SaRecord)) {
-        let slot = &mut self.slots[place];
-        change(&mut slot.record);
-        slot.dirty = true;
-    }
-
-    /// Adds a record for an association without one. Nothing is written yet.
-    pub(super) fn add(&mut self, name: KeyFingerprint, moment: Moment) -> RecordIndex {
-        let record = SaRecord::new(name, moment);
-        let place = if self.slots.len() < MAX_RECORDS {
-            None
-        } else {
-            self.longest_unused()
-        };
-        let place = match place {
-            Some(place) => {
-                let slot = &mut self.slots[place];
-                self.places.remove(&slot.record.name);
-                let generation = slot.record.generation;
-                slot.record = SaRecord {
-                    generation,
-                    ..record
-                };
-                place
-            }
-            None => {
-                self.slots.push(Slot::new(record));
-                self.slots.len() - 1
-            }
-        };
-        self.slots[place].dirty = true;
-        self.places.insert(name, place);
-        place
-    }
-
-    fn longest_unused(&self) -> Option<RecordIndex> {
-        let unused = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| !slot.in_use);
-        let oldest = unused.min_by_key(|(_, slot)| slot.record.created + slot.record.age);
-        oldest.map(|(place, _)| place)
-    }
-
-    /// Sets whether an existing association uses a record.
-    pub(super) fn set_in_use(&mut self, place: RecordIndex, in_use: bool) {
-        self.slots[place].in_use = in_use;
-    }
-
-    /// Whether the disk has the present content of a record.
-    pub(super) fn is_durable(&self, place: RecordIndex) -> bool {
-        !self.slots[place].dirty
     }
 
     /// Writes the header with a higher generation.
@@ -224,54 +117,36 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Writes what has changed, and returns once it would survive a power failure. If the disk is full, the records
-    /// that already have room in the file are still written.
-    pub(super) fn commit(&mut self) -> io::Result<()> {
-        if self.slots.iter().all(|slot| !slot.dirty) {
+    /// Writes what the file lacks, where no other thread changes the records.
+    pub(super) fn commit(&mut self, records: &mut Records) -> io::Result<()> {
+        if !records.are_changed() {
             return Ok(());
         }
-        if self.disk.len()? < self.len {
-            self.mend()?;
-        }
-        let grown = self.grow();
-        let room = ((self.len as usize).saturating_sub(2 * PAGE) / GROUP_BYTES) * RECORDS_PER_GROUP;
-        let dirty: Vec<_> = (0..self.slots.len().min(room))
-            .filter(|place| self.slots[*place].dirty)
-            .collect();
-        for run in runs(&dirty, |place| self.slots[place].second) {
-            self.write(run)?;
-        }
-        self.disk.sync()?;
-        for place in dirty {
-            let slot = &mut self.slots[place];
-            slot.record.generation += 1;
-            (slot.second, slot.dirty) = (!slot.second, false);
-        }
+        let grown = self.grow(records.count());
+        let plan = records.plan(self.room());
+        self.write(&plan)?;
+        records.is_durable(&plan);
         grown
     }
 
-    /// Adjacent records are written by one call.
-    fn write(&mut self, run: &[RecordIndex]) -> io::Result<()> {
-        let Some(&first) = run.first() else {
-            return Ok(());
-        };
-        let mut bytes = Vec::with_capacity(run.len() * RECORD_LEN);
-        for place in run {
-            let record = &self.slots[*place].record;
-            let next = SaRecord {
-                generation: record.generation + 1,
-                ..*record
-            };
-            bytes.extend_from_slice(&next.encode());
-        }
-        let second = !self.slots[first].second;
-        self.disk.write_at(offset(first, second), &bytes)
+    /// Whether another program has truncated the file.
+    pub(super) fn is_cut(&self) -> io::Result<bool> {
+        Ok(self.disk.len()? < self.len)
     }
 
-    /// The file is extended before any of its new records is used, so that a full disk does not affect associations in
-    /// use.
-    fn grow(&mut self) -> io::Result<()> {
-        let groups = self.slots.len().div_ceil(RECORDS_PER_GROUP);
+    /// Begins the file again, without records.
+    pub(super) fn mend(&mut self) -> io::Result<()> {
+        let header = self.header.encode();
+        self.disk.write_at(0, &header)?;
+        self.disk.write_at(PAGE as u64, &header)?;
+        self.len = (2 * PAGE) as u64;
+        Ok(())
+    }
+
+    /// Extends the file for so many records, before any of its new records is used, so that a full disk does not affect
+    /// associations in use.
+    pub(super) fn grow(&mut self, records: usize) -> io::Result<()> {
+        let groups = records.div_ceil(RECORDS_PER_GROUP);
         let wanted = (2 * PAGE + groups * GROUP_BYTES) as u64;
         while self.len < wanted {
             self.disk.write_at(self.len, &[0; GROUP_BYTES])?;
@@ -280,51 +155,30 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// Another program has truncated the file: everything is written again.
-    fn mend(&mut self) -> io::Result<()> {
-        let header = self.header.encode();
-        self.disk.write_at(0, &header)?;
-        self.disk.write_at(PAGE as u64, &header)?;
-        self.len = (2 * PAGE) as u64;
-        for slot in &mut self.slots {
-            slot.dirty |= slot.record.generation > 0;
-        }
-        Ok(())
-    }
-}
-
-impl Slot {
-    fn new(record: SaRecord) -> Self {
-        Self {
-            record,
-            second: true,
-            dirty: false,
-            in_use: false,
-        }
+    /// For how many records there is room.
+    pub(super) fn room(&self) -> usize {
+        ((self.len as usize).saturating_sub(2 * PAGE) / GROUP_BYTES) * RECORDS_PER_GROUP
     }
 
-    fn read(first: &[u8; RECORD_LEN], second: &[u8; RECORD_LEN]) -> Result<Self, BadStore> {
-        let empty = [0; RECORD_LEN];
-        match (SaRecord::decode(first), SaRecord::decode(second)) {
-            (Some(first), Some(second)) if first.generation > second.generation => {
-                Ok(Self::of(first, false))
-            }
-            (_, Some(second)) => Ok(Self::of(second, true)),
-            (Some(first), None) => Ok(Self::of(first, false)),
-            // Its first write was incomplete: it was never in use.
-            (None, None) if *first == empty || *second == empty => Ok(Self::new(SaRecord::new(
-                KeyFingerprint::default(),
-                Moment::default(),
-            ))),
-            (None, None) => Err(BadStore::SaRecord),
+    /// Writes a plan, and returns once it would survive a power failure.
+    pub(super) fn write(&mut self, plan: &Plan) -> io::Result<()> {
+        for run in plan.0.chunk_by(are_adjacent) {
+            self.write_run(run)?;
         }
+        self.disk.sync()
     }
 
-    fn of(record: SaRecord, second: bool) -> Self {
-        Self {
-            second,
-            ..Self::new(record)
+    /// Adjacent records are written by one call.
+    fn write_run(&mut self, run: &[Planned]) -> io::Result<()> {
+        let Some(first) = run.first() else {
+            return Ok(());
+        };
+        let mut bytes = Vec::with_capacity(run.len() * RECORD_LEN);
+        for planned in run {
+            bytes.extend_from_slice(&planned.record.encode());
         }
+        self.disk
+            .write_at(offset(first.place, first.second), &bytes)
     }
 }
 
@@ -338,12 +192,11 @@ fn offset(place: RecordIndex, second: bool) -> u64 {
     (2 * PAGE + group * GROUP_BYTES + copy + number * RECORD_LEN) as u64
 }
 
-/// Splits record indices into runs that are adjacent in one copy.
-fn runs(places: &[RecordIndex], second: impl Fn(RecordIndex) -> bool) -> Vec<&[RecordIndex]> {
-    let apart = |a: &RecordIndex, b: &RecordIndex| {
-        a + 1 == *b && a / RECORDS_PER_GROUP == b / RECORDS_PER_GROUP && second(*a) == second(*b)
-    };
-    places.chunk_by(apart).collect()
+/// Whether two records are beside each other in the same copy.
+fn are_adjacent(a: &Planned, b: &Planned) -> bool {
+    a.place + 1 == b.place
+        && a.place / RECORDS_PER_GROUP == b.place / RECORDS_PER_GROUP
+        && a.second == b.second
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The files beside a socket, or beside the stored numbers, by the suffix of their names.
-const KINDS: [&str; 2] = ["lock", "state"];
+const KINDS: [&str; 3] = ["lock", "state", "recent"];
 
 /// How names of gateways' files begin that do not depend on the socket's name.
 const BEGINNINGS: [&[u8]; 2] = [b"numbers.", b"armed-"];

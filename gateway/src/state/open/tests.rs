@@ -25,12 +25,14 @@ impl Place {
         let seen = Arc::clone(&said);
         let warn: Warn = Arc::new(move |text: &str| *seen.lock().unwrap() += text);
         let folder = self.0.join("state");
+        let beside = Folder::make(&self.0.join("run/control.sock")).unwrap();
         let wanted = Wanted {
             folder: Some(&folder),
             none: false,
             fresh_keys,
             new_owner: None,
             control: Path::new("/nowhere/control.sock"),
+            beside: &beside,
             noted,
         };
         let opened = open(&wanted, &warn);

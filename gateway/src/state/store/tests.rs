@@ -1,5 +1,7 @@
 use super::super::disk::Disk;
 use super::super::header::SALT_LEN;
+use super::super::key_fingerprint::KeyFingerprint;
+use super::super::record::Moment;
 use super::*;
 use std::sync::{Arc, Mutex};
 
@@ -56,7 +58,7 @@ impl Disk for Bytes {
     }
 }
 
-fn open(bytes: &Bytes) -> Store<Bytes> {
+fn open(bytes: &Bytes) -> (Store<Bytes>, Records) {
     Store::open(bytes.clone()).ok().unwrap()
 }
 
@@ -73,18 +75,18 @@ fn at(now: u64) -> Moment {
 #[test]
 fn records_are_found_again_as_they_were_written_last() {
     let bytes = Bytes::new();
-    let mut store = open(&bytes);
+    let (mut store, mut records) = open(&bytes);
     for number in 0..100 {
-        let place = store.add(name(number), at(5));
-        store.change(place, |record| record.reserved = number as u64);
+        let place = records.add(name(number), at(5));
+        records.change(place, |record| record.reserved = number as u64);
     }
-    store.commit().unwrap();
+    store.commit(&mut records).unwrap();
     for number in (0..100).step_by(3) {
-        let place = store.find(&name(number)).unwrap();
-        store.change(place, |record| record.reserved += 1000);
+        let place = records.find(&name(number)).unwrap();
+        records.change(place, |record| record.reserved += 1000);
     }
-    store.commit().unwrap();
-    let again = open(&bytes);
+    store.commit(&mut records).unwrap();
+    let (_, again) = open(&bytes);
     for number in 0..100 {
         let record = again.record(again.find(&name(number)).unwrap());
         let more = if number % 3 == 0 { 1000 } else { 0 };
@@ -96,14 +98,15 @@ fn records_are_found_again_as_they_were_written_last() {
 #[test]
 fn a_record_half_written_leaves_the_one_before() {
     let bytes = Bytes::new();
-    let mut store = open(&bytes);
-    let place = store.add(name(0), at(5));
+    let (mut store, mut records) = open(&bytes);
+    let place = records.add(name(0), at(5));
     for reserved in 1..=6 {
-        store.change(place, |record| record.reserved = reserved);
-        store.commit().unwrap();
-        let newest = offset(place, store.slots[place].second) as usize;
+        records.change(place, |record| record.reserved = reserved);
+        let second = records.plan(1).0[0].second;
+        store.commit(&mut records).unwrap();
+        let newest = offset(place, second) as usize;
         bytes.bytes.lock().unwrap()[newest + 40] ^= 1;
-        let again = open(&bytes);
+        let (_, again) = open(&bytes);
         match again.find(&name(0)) {
             Some(place) => assert_eq!(again.record(place).reserved, reserved - 1),
             None => assert_eq!(reserved, 1, "it was there before"),
@@ -122,67 +125,77 @@ fn a_record_half_written_leaves_the_one_before() {
 #[test]
 fn a_full_disk_keeps_what_has_room_and_goes_on_when_there_is_more() {
     let bytes = Bytes::new();
-    let mut store = open(&bytes);
-    let first = store.add(name(0), at(5));
-    store.commit().unwrap();
+    let (mut store, mut records) = open(&bytes);
+    let first = records.add(name(0), at(5));
+    store.commit(&mut records).unwrap();
     bytes.limit(Some(2 * PAGE + GROUP_BYTES));
     for number in 1..=RECORDS_PER_GROUP {
-        store.add(name(number), at(5));
+        records.add(name(number), at(5));
     }
-    store.change(first, |record| record.reserved = 9);
-    let error = store.commit().unwrap_err();
+    records.change(first, |record| record.reserved = 9);
+    let error = store.commit(&mut records).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    let last = store.find(&name(RECORDS_PER_GROUP)).unwrap();
-    assert!(store.is_durable(first) && !store.is_durable(last));
+    let last = records.find(&name(RECORDS_PER_GROUP)).unwrap();
+    assert_eq!(records.reserved_on_disk(first), 9);
+    assert!(
+        records
+            .plan(usize::MAX)
+            .0
+            .iter()
+            .all(|planned| planned.place == last)
+    );
     bytes.limit(None);
-    store.commit().unwrap();
-    assert!(store.is_durable(last));
-    assert_eq!(open(&bytes).record(first).reserved, 9);
+    store.commit(&mut records).unwrap();
+    assert!(!records.are_changed());
+    assert_eq!(open(&bytes).1.record(first).reserved, 9);
 }
 
 #[test]
 fn a_file_that_was_cut_is_written_again() {
     let bytes = Bytes::new();
-    let mut store = open(&bytes);
+    let (mut store, mut records) = open(&bytes);
     for number in 0..40 {
-        store.add(name(number), at(5));
+        records.add(name(number), at(5));
     }
-    store.commit().unwrap();
+    store.commit(&mut records).unwrap();
     bytes.bytes.lock().unwrap().truncate(10);
     assert!(Store::open(bytes.clone()).is_err(), "the control failed");
-    store.change(0, |record| record.reserved = 7);
-    store.commit().unwrap();
-    let again = open(&bytes);
-    assert_eq!(again.header().salt, [1; SALT_LEN]);
+    records.change(0, |record| record.reserved = 7);
+    assert!(store.is_cut().unwrap());
+    store.mend().unwrap();
+    records.are_lost();
+    store.commit(&mut records).unwrap();
+    let (cleaned, again) = open(&bytes);
+    assert_eq!(cleaned.header().salt, [1; SALT_LEN]);
     assert!((0..40).all(|number| again.find(&name(number)).is_some()));
     assert_eq!(again.record(0).reserved, 7);
 }
 
 #[test]
-fn the_header_tells_how_often_it_was_begun_with() {
+fn the_header_counts_the_starts() {
     let bytes = Bytes::new();
     for start in 1..5 {
-        let mut store = open(&bytes);
+        let (mut store, _) = open(&bytes);
         assert_eq!(store.header().generation, start - 1);
         store.begin(|header| header.pid = start).unwrap();
     }
-    assert_eq!(open(&bytes).header().pid, 4);
+    assert_eq!(open(&bytes).0.header().pid, 4);
 }
 
 #[test]
 fn the_key_that_was_not_in_use_for_longest_gives_way() {
     let bytes = Bytes::new();
-    let mut store = open(&bytes);
+    let (mut store, mut records) = open(&bytes);
     for number in 0..MAX_RECORDS {
-        let place = store.add(name(number), at(1000 - number as u64 % 500));
-        store.set_in_use(place, number % 500 == 499);
+        let place = records.add(name(number), at(1000 - number as u64 % 500));
+        records.set_in_use(place, number % 500 == 499);
     }
-    store.commit().unwrap();
+    store.commit(&mut records).unwrap();
     // Of the records that are not in use, number 498 and its like are the oldest.
-    store.add(name(MAX_RECORDS), at(2000));
-    store.commit().unwrap();
-    let again = open(&bytes);
-    assert_eq!(again.slots.len(), MAX_RECORDS);
+    records.add(name(MAX_RECORDS), at(2000));
+    store.commit(&mut records).unwrap();
+    let (_, again) = open(&bytes);
+    assert_eq!(again.count(), MAX_RECORDS);
     assert!(again.find(&name(498)).is_none() && again.find(&name(499)).is_some());
     assert!(again.find(&name(MAX_RECORDS)).is_some());
 }

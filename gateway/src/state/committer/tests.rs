@@ -1,19 +1,23 @@
 //! A model of a disk that loses, tears or keeps whatever was not synced, under a keeper that is killed, loses power and
-//! restarts at random: no number of a key is ever used twice, and no packet received before the last write is accepted
-//! again.
+//! restarts at random: no number of a key is ever used twice; no packet received before the last round is accepted
+//! again after a kill, and none received before the last sync after a power failure.
 
+use super::super::boot_record::BootRecord;
 use super::super::header::{Header, SALT_LEN};
-use super::super::key_fingerprint::FINGERPRINT_LEN;
+use super::super::keeper::{MAX_RESERVED_NUMBERS, Recalled, block_end};
+use super::super::key_fingerprint::{FINGERPRINT_LEN, KeyFingerprint, key_fingerprint};
+use super::super::recent::Recent;
+use super::super::records::Plan;
 use super::super::store::BadStore;
 use super::*;
 use ipsec::Dropped;
 use ipsec::command::Command;
-use ipsec::database::Database;
-use ipsec::sa::SequenceNumber;
+use ipsec::database::{Database, Snapshot};
+use ipsec::sa::{Sa, SequenceNumber};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use proptest::prelude::*;
-use std::collections::HashSet;
-use std::sync::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What is durable, and what was written since.
 #[derive(Clone, Default)]
@@ -113,10 +117,37 @@ impl Disk for Model {
     }
 }
 
+/// A disk, and memory that outlives a process and no power failure.
+#[derive(Clone)]
+struct Machine {
+    disk: Model,
+    memory: Model,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self {
+            disk: Model::new(),
+            memory: Model::default(),
+        }
+    }
+
+    fn lose_power(&self, luck: u64) {
+        self.disk.lose_power(luck);
+        self.memory.0.lock().unwrap().written.clear();
+    }
+
+    fn set_fails(&self, fails: bool) {
+        self.disk.set_fails(fails);
+    }
+}
+
 /// A gateway with three associations of one key each, one of which only receives.
 struct Gateway {
     database: Database,
-    keeper: Keeper<Model>,
+    committer: Committer<Model>,
+    /// What a slow disk is writing.
+    in_flight: Option<Plan>,
     held: Option<Arc<Snapshot>>,
 }
 
@@ -143,18 +174,70 @@ fn commands(text: &str) -> Vec<Command> {
 }
 
 impl Gateway {
-    fn start(disk: &Model) -> Option<Self> {
-        let store = match Store::open(disk.clone()) {
-            Ok(store) => store,
+    /// As `open` does it.
+    fn start(machine: &Machine) -> Option<Self> {
+        let (mut store, mut records) = match Store::open(machine.disk.clone()) {
+            Ok(read) => read,
             // The disk refuses at present: no gateway starts.
             Err(BadStore::Io(_)) => return None,
             Err(error) => panic!("{error:?}"),
         };
+        Recent::read(
+            &machine.memory,
+            &BootRecord::of(store.header()),
+            &mut records,
+        )
+        .unwrap();
+        store.commit(&mut records).ok()?;
+        store.begin(|_| {}).ok()?;
+        let empty = Recent::empty(&BootRecord::of(store.header()));
+        machine.memory.0.lock().unwrap().written = empty;
+        let recent = Recent::new(machine.memory.clone());
         Some(Self {
             database: Database::default(),
-            keeper: Keeper::new(store),
+            committer: Committer::new(store, Keeper::new(records, Some(recent))),
+            in_flight: None,
             held: None,
         })
+    }
+
+    fn key_fingerprint(&self, sa: &Sa) -> KeyFingerprint {
+        key_fingerprint(&sa.config, &self.committer.header().salt)
+    }
+
+    /// What the two threads do in a round.
+    fn round(&self) -> io::Result<()> {
+        self.committer.round(MOMENT).unwrap();
+        self.committer.commit()
+    }
+
+    /// A round of the writer, and one of the syncer unless the disk is busy.
+    fn round_beside_the_disk(&self, seen: &mut Seen) {
+        self.committer.round(MOMENT).unwrap();
+        seen.written();
+        if self.in_flight.is_none() && self.committer.commit().is_ok() {
+            seen.synced();
+        }
+    }
+
+    /// The syncer begins a commit, which the disk finishes later.
+    fn begin(&mut self, seen: &mut Seen) {
+        let mut store = lock(&self.committer.store);
+        let mut keeper = self.committer.keeper();
+        if self.in_flight.is_none() && store.grow(keeper.records().count()).is_ok() {
+            self.in_flight = Some(keeper.records().plan(store.room()));
+            seen.planned();
+        }
+    }
+
+    /// The slow disk has done what it was given.
+    fn land(&mut self, seen: &mut Seen) {
+        if let Some(plan) = self.in_flight.take()
+            && lock(&self.committer.store).write(&plan).is_ok()
+        {
+            self.committer.keeper().is_durable(&plan);
+            seen.landed();
+        }
     }
 
     /// Applies the text, unless the kernel refuses it after its numbers were recalled.
@@ -171,20 +254,21 @@ impl Gateway {
             .filter(|sa| !known.contains(&Arc::as_ptr(sa)))
             .map(|sa| Changed {
                 sa,
-                name: super::super::key_fingerprint::key_fingerprint(
-                    &sa.config,
-                    self.keeper.salt(),
-                ),
+                name: self.key_fingerprint(sa),
                 sends: sa.config.id.spi.get() != 0x1003,
             })
             .collect();
-        let outcome = self.keeper.recall(&changed, MOMENT);
+        let (outcome, _) = self.committer.recall(&changed, MOMENT);
         if refused {
-            self.keeper.follow(&before, &Recalled::default(), MOMENT);
+            self.committer
+                .keeper()
+                .follow(&before, &Recalled::default(), MOMENT);
             return;
         }
         self.database = draft;
-        self.keeper.follow(&after, &outcome.recalled, MOMENT);
+        self.committer
+            .keeper()
+            .follow(&after, &outcome.recalled, MOMENT);
     }
 
     fn sa(&self, number: usize) -> Option<Arc<Sa>> {
@@ -210,6 +294,9 @@ enum Act {
     Round,
     Hold,
     LetGo,
+    /// The syncer begins a commit, which the disk finishes later.
+    Begin,
+    Land,
     Fail(bool),
     Stop,
     Kill,
@@ -230,6 +317,8 @@ fn act() -> impl Strategy<Value = Act> {
         8 => Just(Act::Round),
         1 => Just(Act::Hold),
         1 => Just(Act::LetGo),
+        3 => Just(Act::Begin),
+        3 => Just(Act::Land),
         1 => any::<bool>().prop_map(Act::Fail),
         1 => Just(Act::Stop),
         1 => Just(Act::Kill),
@@ -244,15 +333,22 @@ type UsedKey = [u8; FINGERPRINT_LEN];
 struct Seen {
     /// The end of what was sent: numbers only rise, so a lower one was used before.
     sent: HashMap<UsedKey, u64>,
-    /// What was received and written, and what was received since.
-    edges: HashMap<UsedKey, (u64, u64)>,
+    edges: HashMap<UsedKey, Edges>,
+}
+
+/// The highest number received: in all, when the last round was, when the commit in flight began, and on the disk.
+#[derive(Clone, Copy, Default)]
+struct Edges {
+    top: u64,
+    written: u64,
+    planned: u64,
+    durable: u64,
 }
 
 impl Seen {
     fn send(&mut self, gateway: &Gateway, number: usize, count: u32) {
         let Some(sa) = gateway.sa(number) else { return };
-        let name =
-            super::super::key_fingerprint::key_fingerprint(&sa.config, gateway.keeper.salt());
+        let name = gateway.key_fingerprint(&sa);
         let mut left = count;
         while left > 0 {
             match sa.state.reserve(&sa.config, left, 1, MOMENT.now) {
@@ -272,23 +368,47 @@ impl Seen {
 
     fn receive(&mut self, gateway: &Gateway, number: usize, ahead: u64) {
         let Some(sa) = gateway.sa(number) else { return };
-        let name =
-            super::super::key_fingerprint::key_fingerprint(&sa.config, gateway.keeper.salt());
-        let (_, top) = self.edges.entry(name).or_default();
-        *top = (*top).max(sa.state.saved().edge) + ahead;
+        let name = gateway.key_fingerprint(&sa);
+        let edges = self.edges.entry(name).or_default();
+        edges.top = edges.top.max(sa.state.saved().edge) + ahead;
         sa.state
-            .admit(&sa.config, SequenceNumber(*top), 1, MOMENT.now)
+            .admit(&sa.config, SequenceNumber(edges.top), 1, MOMENT.now)
             .unwrap();
+    }
+
+    fn each(&mut self, change: impl Fn(&mut Edges)) {
+        self.edges.values_mut().for_each(change);
     }
 
     /// Everything received so far is written.
     fn written(&mut self) {
-        self.edges.values_mut().for_each(|(edge, top)| *edge = *top);
+        self.each(|edges| edges.written = edges.top);
+    }
+
+    /// Everything written so far is being synced.
+    fn planned(&mut self) {
+        self.each(|edges| edges.planned = edges.written);
+    }
+
+    fn landed(&mut self) {
+        self.each(|edges| edges.durable = edges.planned);
+    }
+
+    /// Everything written so far is durable.
+    fn synced(&mut self) {
+        self.planned();
+        self.landed();
     }
 
     /// What was not written may be forgotten.
+    fn killed(&mut self) {
+        self.each(|edges| edges.top = edges.written);
+    }
+
+    /// What was not durable may be forgotten.
     fn lost(&mut self) {
-        self.edges.values_mut().for_each(|(edge, top)| *top = *edge);
+        self.each(|edges| edges.written = edges.durable);
+        self.killed();
     }
 
     fn check_edges(&self, gateway: &Gateway) {
@@ -296,9 +416,8 @@ impl Seen {
             let Some(sa) = gateway.sa(number) else {
                 continue;
             };
-            let name =
-                super::super::key_fingerprint::key_fingerprint(&sa.config, gateway.keeper.salt());
-            let (edge, _) = self.edges.get(&name).copied().unwrap_or_default();
+            let name = gateway.key_fingerprint(&sa);
+            let edge = self.edges.get(&name).copied().unwrap_or_default().written;
             assert!(
                 sa.state.saved().edge >= edge,
                 "the window fell behind {edge}"
@@ -308,20 +427,29 @@ impl Seen {
 }
 
 fn play(acts: &[Act]) {
-    let disk = Model::new();
+    let machine = Machine::new();
     let mut seen = Seen::default();
-    let mut gateway = Gateway::start(&disk);
+    let mut gateway = Gateway::start(&machine);
     let mut fails = false;
     for act in acts {
         let Some(running) = &mut gateway else {
             (fails, gateway) = (false, {
-                disk.set_fails(false);
-                Gateway::start(&disk)
+                machine.set_fails(false);
+                Gateway::start(&machine)
             });
+            // A start makes durable what a kill has left.
+            seen.synced();
             continue;
         };
         let delete =
             |number: usize| format!("delete 192.0.2.1 192.0.2.2 esp 0x{:x};", 0x1001 + number);
+        // A change waits for the commit in flight.
+        if matches!(
+            act,
+            Act::Add(..) | Act::Update(..) | Act::Delete(_) | Act::Again(..) | Act::Refused(..)
+        ) {
+            running.land(&mut seen);
+        }
         match act {
             Act::Add(number, key) => running.apply(&text(*number, *key), false),
             Act::Update(number, key) => {
@@ -336,30 +464,30 @@ fn play(acts: &[Act]) {
             }
             Act::Send(number, count) => seen.send(running, *number, *count),
             Act::Receive(number, ahead) => seen.receive(running, *number, *ahead),
-            Act::Round => {
-                if running.keeper.round(MOMENT).is_ok() {
-                    seen.written();
-                }
-            }
+            Act::Round => running.round_beside_the_disk(&mut seen),
+            Act::Begin => running.begin(&mut seen),
+            Act::Land => running.land(&mut seen),
             Act::Hold => running.held = Some(running.database.snapshot()),
             Act::LetGo => running.held = None,
             Act::Fail(now) => {
-                disk.set_fails(*now);
+                machine.set_fails(*now);
                 fails = *now;
             }
             Act::Stop => {
-                if running.keeper.finish(MOMENT).is_ok() {
-                    seen.written();
+                running.land(&mut seen);
+                let finished = running.committer.finish(MOMENT);
+                seen.written();
+                if finished.is_ok() {
+                    seen.synced();
                 }
-                seen.lost();
                 gateway = None;
             }
             Act::Kill => {
-                seen.lost();
+                seen.killed();
                 gateway = None;
             }
             Act::PowerFailure(luck) => {
-                disk.lose_power(*luck);
+                machine.lose_power(*luck);
                 seen.lost();
                 gateway = None;
             }
@@ -379,10 +507,64 @@ proptest! {
     }
 }
 
+/// A disk that takes long writes what was received before; a kill loses nothing of what came since.
+#[test]
+fn what_arrives_beside_a_slow_sync_is_kept_by_a_kill_and_not_by_a_power_failure() {
+    for has_power in [true, false] {
+        let machine = Machine::new();
+        let mut gateway = Gateway::start(&machine).unwrap();
+        gateway.apply(&text(2, 1), false);
+        let receive = |gateway: &Gateway, number| {
+            let sa = gateway.sa(2).unwrap();
+            let number = SequenceNumber(number);
+            sa.state.admit(&sa.config, number, 1, MOMENT.now).unwrap();
+            gateway.committer.round(MOMENT).unwrap();
+        };
+        receive(&gateway, 10);
+        gateway.committer.commit().unwrap();
+        receive(&gateway, 20);
+        let plan = gateway.committer.keeper().records().plan(1);
+        // The disk is slow: the plan is not written yet.
+        receive(&gateway, 30);
+        drop((plan, gateway));
+        if !has_power {
+            machine.lose_power(0);
+        }
+        let mut gateway = Gateway::start(&machine).unwrap();
+        gateway.apply(&text(2, 1), false);
+        let edge = gateway.sa(2).unwrap().state.saved().edge;
+        assert_eq!(edge, if has_power { 30 } else { 10 });
+    }
+}
+
+/// A disk that is never done before more has arrived: numbers are reserved all the same.
+#[test]
+fn numbers_are_reserved_though_each_sync_ends_after_the_next_change() {
+    let machine = Machine::new();
+    let mut gateway = Gateway::start(&machine).unwrap();
+    gateway.apply(&text(0, 1), false);
+    let sa = gateway.sa(0).unwrap();
+    let mut sent = 0;
+    for _ in 0..30 {
+        let plan = gateway.committer.keeper().records().plan(1);
+        for _ in 0..3 {
+            let (_, granted) = sa
+                .state
+                .reserve(&sa.config, 50_000, 1, MOMENT.now)
+                .unwrap_or_else(|why| panic!("after {sent}: {why:?}"));
+            sent += u64::from(granted);
+            gateway.committer.round(MOMENT).unwrap();
+        }
+        lock(&gateway.committer.store).write(&plan).unwrap();
+        gateway.committer.keeper().is_durable(&plan);
+    }
+    assert!(sent > 4 * MAX_RESERVED_NUMBERS);
+}
+
 /// The control: the same test detects a keeper that does not wait for the disk.
 #[test]
 fn a_number_used_twice_would_be_seen() {
-    let (disk, mut seen) = (Model::new(), Seen::default());
+    let (disk, mut seen) = (Machine::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
     gateway.apply(&text(0, 1), false);
     seen.send(&gateway, 0, 10);
@@ -400,17 +582,17 @@ fn a_number_used_twice_would_be_seen() {
 
 #[test]
 fn a_stop_wastes_no_number_and_a_kill_at_most_a_block() {
-    let disk = Model::new();
-    let first_of = |disk: &Model| {
+    let disk = Machine::new();
+    let first_of = |disk: &Machine| {
         let mut gateway = Gateway::start(disk).unwrap();
         gateway.apply(&text(0, 1), false);
         let sa = gateway.sa(0).unwrap();
         let (first, _) = sa.state.reserve(&sa.config, 10, 1, MOMENT.now).unwrap();
         (first.0, gateway)
     };
-    let (first, mut gateway) = first_of(&disk);
+    let (first, gateway) = first_of(&disk);
     assert_eq!(first, 1);
-    gateway.keeper.finish(MOMENT).unwrap();
+    gateway.committer.finish(MOMENT).unwrap();
     let (first, _killed) = first_of(&disk);
     assert_eq!(first, 11);
     let (first, _) = first_of(&disk);
@@ -419,13 +601,13 @@ fn a_stop_wastes_no_number_and_a_kill_at_most_a_block() {
 
 #[test]
 fn an_update_with_other_keys_and_back_never_uses_a_number_of_either_again() {
-    let (disk, mut seen) = (Model::new(), Seen::default());
+    let (disk, mut seen) = (Machine::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
     gateway.apply(&text(0, 1), false);
     seen.send(&gateway, 0, 100);
     gateway.apply(&text(0, 2).replace("add", "update"), false);
     seen.send(&gateway, 0, 100);
-    gateway.keeper.round(MOMENT).unwrap();
+    gateway.round().unwrap();
     gateway.apply(&text(0, 1).replace("add", "update"), false);
     seen.send(&gateway, 0, 100);
     drop(gateway);
@@ -439,7 +621,7 @@ fn an_update_with_other_keys_and_back_never_uses_a_number_of_either_again() {
 
 #[test]
 fn an_update_to_the_keys_of_an_association_that_has_just_gone_takes_its_window_over() {
-    let (disk, mut seen) = (Model::new(), Seen::default());
+    let (disk, mut seen) = (Machine::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
     gateway.apply(&text(0, 1), false);
     seen.receive(&gateway, 0, 7);
@@ -451,7 +633,7 @@ fn an_update_to_the_keys_of_an_association_that_has_just_gone_takes_its_window_o
 
 #[test]
 fn other_keys_wait_for_a_record_of_their_own_where_the_disk_refuses_one() {
-    let (disk, mut seen) = (Model::new(), Seen::default());
+    let (disk, mut seen) = (Machine::new(), Seen::default());
     let mut gateway = Gateway::start(&disk).unwrap();
     gateway.apply(&text(1, 1), false);
     disk.set_fails(true);
@@ -460,7 +642,7 @@ fn other_keys_wait_for_a_record_of_their_own_where_the_disk_refuses_one() {
     let send = || sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
     assert_eq!(send(), Err(Dropped::StateNotKept));
     disk.set_fails(false);
-    gateway.keeper.round(MOMENT).unwrap();
+    gateway.round().unwrap();
     seen.send(&gateway, 1, 10);
     drop(gateway);
     disk.lose_power(0);
@@ -484,26 +666,26 @@ fn blocks_grow_smaller_near_the_end_and_end_with_it() {
 
 #[test]
 fn what_only_receives_reserves_nothing_and_is_helped_when_it_sends_all_the_same() {
-    let disk = Model::new();
+    let disk = Machine::new();
     let mut gateway = Gateway::start(&disk).unwrap();
     gateway.apply(&text(2, 1), false);
     let sa = gateway.sa(2).unwrap();
     let send = || sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
     assert_eq!(send(), Err(Dropped::StateNotKept));
-    gateway.keeper.round(MOMENT).unwrap();
+    gateway.round().unwrap();
     assert_eq!(send(), Ok((SequenceNumber(1), 1)));
 }
 
 #[test]
 fn a_disk_that_refuses_stops_a_counter_at_the_end_of_its_block() {
-    let disk = Model::new();
+    let disk = Machine::new();
     let mut gateway = Gateway::start(&disk).unwrap();
     gateway.apply(&text(0, 1), false);
     let sa = gateway.sa(0).unwrap();
     disk.set_fails(true);
     let (mut sent, mut error) = (0, None);
     while error.is_none() {
-        assert!(gateway.keeper.round(MOMENT).is_err() || sent == 0);
+        assert!(gateway.round().is_err() || sent == 0);
         match sa.state.reserve(&sa.config, 100_000, 1, MOMENT.now) {
             Ok((_, granted)) => sent += u64::from(granted),
             Err(reason) => error = Some(reason),
@@ -514,7 +696,7 @@ fn a_disk_that_refuses_stops_a_counter_at_the_end_of_its_block() {
         (MAX_RESERVED_NUMBERS, Some(Dropped::StateNotKept))
     );
     disk.set_fails(false);
-    gateway.keeper.round(MOMENT).unwrap();
+    gateway.round().unwrap();
     let next = sa.state.reserve(&sa.config, 1, 1, MOMENT.now);
     assert_eq!(next, Ok((SequenceNumber(MAX_RESERVED_NUMBERS + 1), 1)));
 }
