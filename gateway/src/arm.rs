@@ -2,7 +2,7 @@
 //! gateway runs.
 //!
 //! ```text
-//!   FILE ──► policies ──► Plan ──► barriers              a gateway that starts later takes them over
+//!   FILE, or its peers ──► policies ──► Plan ──► barriers      a gateway that starts later takes them over
 //!              │
 //!              └──► DIR/armed-esp0.setkey                what is armed again when FILE cannot be read whole
 //! ```
@@ -10,10 +10,14 @@
 //! It needs no device, no key and no name service. Only barriers are installed; the gateway itself adds the rules and
 //! routes that lead packets into the tunnel. `esplanade down` removes the barriers.
 
+mod peers;
+
 use crate::apply;
 use crate::argument::number;
+use crate::config;
 use crate::control::{self, Folder, SetkeyText};
 use crate::failure::Failure;
+use crate::memory;
 use crate::output::print;
 use crate::routes::installed::Installed;
 use crate::routes::plan::Plan;
@@ -38,8 +42,11 @@ use zeroize::Zeroizing;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ArmOptions {
     /// Policies, in setkey syntax; associations are read too, but their keys are not used
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// A configuration: the networks of its peers, and the setkey files that it includes
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
     /// The TUN device of the gateway that will run
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
     tun: String,
@@ -66,8 +73,9 @@ pub(crate) struct ArmOptions {
 const EXAMPLES: &str = "\
 Example:
   esplanade arm /etc/esplanade/tunnel.setkey
+  esplanade arm --config /etc/esplanade/esplanade.toml
 
-Traffic that the file's policies protect then neither leaves nor enters unencrypted, even before `esplanade run` starts.
+Traffic that the file's policies protect, or that belongs to the networks of its peers, then neither leaves nor enters unencrypted, even before `esplanade run` starts.
 `esplanade down` removes the rules. packaging/systemd/esplanade-arm@.service runs this before the network comes up.";
 
 /// Port of IKE, whose packets are exempt like those of ESP in UDP.
@@ -84,14 +92,20 @@ pub(crate) fn run(options: &ArmOptions) -> Result<(), Failure> {
     let control = control::path(options.control.clone());
     let folder = Folder::make(&control).map_err(Failure::new)?;
     let lock = folder.lock().map_err(Failure::new)?;
-    match Armed::read(&options.file, options.port, Optional::AsWritten) {
+    let file = options.config.as_ref().or(options.file.as_ref());
+    let file = file.ok_or_else(|| Failure::with_code("give FILE or --config FILE", 2))?;
+    let armed = match &options.config {
+        Some(config) => Armed::of_config(config, options.port),
+        None => Armed::read(file, options.port, Optional::AsWritten),
+    };
+    match armed {
         Ok(armed) => {
             armed.put_up(&site, &folder)?;
             armed
                 .keep(&kept)
                 .map_err(|error| cannot_keep(&kept, &error))?;
             drop(lock);
-            armed.report(&options.file)
+            armed.report(file)
         }
         Err(failure) => fall_back(&failure, &kept, options.port, &site, &folder),
     }
@@ -146,6 +160,37 @@ impl Armed {
             ..SetkeyText::default()
         };
         Self::of(&request, port, optional)
+    }
+
+    /// The peers of a configuration, behind the policies of the setkey files that it includes. No name is looked up.
+    fn of_config(path: &Path, port: u16) -> Result<Self, Failure> {
+        let config = memory::with_keys(|| config::load_without_lookup(path))?;
+        let mut parts = Vec::new();
+        for included in &config.gateway.setkey {
+            let name = included.display().to_string();
+            let text = fs::read(included)
+                .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+            let text = SetkeyText {
+                name,
+                text: Zeroizing::new(text),
+                ..SetkeyText::default()
+            };
+            apply::parse(&text)?;
+            parts.push(without_end(&text.text));
+        }
+        parts.push(Zeroizing::new(peers::statements(&config)?.into_bytes()));
+        let length = parts.iter().map(|part| part.len() + 1).sum();
+        let mut text = Zeroizing::new(Vec::with_capacity(length));
+        for part in &parts {
+            text.extend_from_slice(part);
+            text.push(b'\n');
+        }
+        let request = SetkeyText {
+            name: path.display().to_string(),
+            text,
+            ..SetkeyText::default()
+        };
+        Self::of(&request, port, Optional::AsWritten)
     }
 
     fn of(request: &SetkeyText, port: u16, optional: Optional) -> Result<Self, Failure> {
@@ -246,6 +291,17 @@ fn plan(snapshot: &Snapshot, port: u16, optional: Optional) -> Plan {
         }
     }
     plan
+}
+
+/// The text without what stands behind `exit`, printed again.
+fn without_end(text: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut file = setkey::parse(text).file;
+    let end = file
+        .statements
+        .iter()
+        .position(|statement| matches!(statement.node, Statement::Exit));
+    file.statements.truncate(end.unwrap_or(usize::MAX));
+    setkey::print(&file)
 }
 
 /// The policy statements alone, printed again.

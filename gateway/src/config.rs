@@ -41,6 +41,7 @@ use crate::setkey_cli::SystemNames;
 use files::Files;
 use findings::Findings;
 use ipsec::setkey::{Names, Problem, Span};
+use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 use std::time::SystemTime;
@@ -54,6 +55,28 @@ pub(crate) const DEFAULT_PATH: &str = "/etc/esplanade/esplanade.toml";
 /// Reads a file and the files that it names. The error has every mistake, with its place. `previous` are the peers that
 /// are in force: one whose secrets are the same keeps its number.
 pub(crate) fn load(path: &Path, previous: &[ConfiguredPeer]) -> Result<Config, Failure> {
+    load_for(path, previous, false, &resolve)
+}
+
+/// The same for a running gateway, which can reach some folders alone.
+pub(crate) fn load_again(path: &Path, previous: &[ConfiguredPeer]) -> Result<Config, Failure> {
+    load_for(path, previous, true, &resolve)
+}
+
+/// The same where no name service is there yet: the address of a name is unspecified.
+pub(crate) fn load_without_lookup(path: &Path) -> Result<Config, Failure> {
+    let unspecified = |_: &str| -> Result<Vec<std::net::IpAddr>, Failure> {
+        Ok(vec![std::net::IpAddr::from([0; 4])])
+    };
+    load_for(path, &[], false, &unspecified)
+}
+
+fn load_for(
+    path: &Path,
+    previous: &[ConfiguredPeer],
+    is_reload: bool,
+    resolve: &dyn Fn(&str) -> Result<Vec<std::net::IpAddr>, Failure>,
+) -> Result<Config, Failure> {
     let name = path.display().to_string();
     let cannot =
         |error: &dyn std::fmt::Display| Failure::new(format!("cannot read {name}: {error}"));
@@ -69,12 +92,15 @@ pub(crate) fn load(path: &Path, previous: &[ConfiguredPeer]) -> Result<Config, F
         .flatten()
         .unwrap_or_else(User::current);
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let folders = RefCell::default();
     let around = Surroundings {
         files: Files {
             folder: path.parent().unwrap_or(Path::new(".")),
             user: &user,
+            folders: &folders,
+            is_reload,
         },
-        resolve: &resolve,
+        resolve,
         aes_is_fast: aes_is_fast(),
         now: seconds.map_or(0, |passed| passed.as_secs()),
     };
@@ -88,6 +114,7 @@ pub(crate) fn load(path: &Path, previous: &[ConfiguredPeer]) -> Result<Config, F
         ));
     }
     numbers::keep(&mut config.peers, previous);
+    config.gateway.folders.extend(folders.take());
     Ok(config)
 }
 
@@ -134,8 +161,8 @@ fn read(name: &str, text: &str, around: &Surroundings<'_>) -> Result<Config, Vec
     }
 }
 
-fn resolve(name: &str) -> Result<Vec<std::net::IpAddr>, String> {
-    SystemNames.host(name).map_err(|error| error.to_string())
+fn resolve(name: &str) -> Result<Vec<std::net::IpAddr>, Failure> {
+    SystemNames.host(name).map_err(Failure::new)
 }
 
 /// Whether this processor has instructions for AES: without them ChaCha20 is several times faster.

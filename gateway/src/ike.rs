@@ -31,5 +31,5 @@ pub(crate) use ike_process::ike_process;
 pub(crate) use inherited::ProcessOptions;
 pub(crate) use key_process::key_process;
 pub(crate) use link::Link;
-pub(crate) use processes::{Processes, Setup};
+pub(crate) use processes::{Processes, Setup, StartError};
 pub(crate) use starter::starter;

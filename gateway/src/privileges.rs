@@ -101,8 +101,9 @@ pub(crate) fn drop_to_needed(also: CapabilitySet, warn: &Warn) -> io::Result<()>
     Ok(())
 }
 
-/// Restricts a process that the gateway has started for one task: no capability, no file, no way to gain more, and only
-/// the system calls of its task. It ends with the process that started it. Called before its threads are started.
+/// Restricts a process that the gateway has started for one task: no capability, no file (the starter: none to write),
+/// no way to gain more, and only the system calls of its task. It ends with the process that started it. Called before
+/// its threads are started.
 pub(crate) fn confine_child(calls: Option<ChildCalls>, warn: &Warn) -> io::Result<()> {
     keep_keys_out_of_core_dumps();
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -116,7 +117,11 @@ pub(crate) fn confine_child(calls: Option<ChildCalls>, warn: &Warn) -> io::Resul
     )?;
     set_no_new_privs(true)?;
     let Some(calls) = calls else { return Ok(()) };
-    hold_to(AllowedFiles::default(), warn);
+    let files = match calls {
+        ChildCalls::Starter => AllowedFiles::to_start_programs(),
+        ChildCalls::Ike | ChildCalls::Keys => AllowedFiles::default(),
+    };
+    hold_to(files, warn);
     if let Err(why) = system_calls::hold_child_to(calls) {
         warn(&format!("system calls are not filtered: {why}"));
     }

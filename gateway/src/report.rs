@@ -185,15 +185,15 @@ pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
     let mut kept = HashMap::new();
     for sa in after.sas() {
-        let name = SaName::of(&sa.config);
+        let name = || SaName::of(&sa.config);
         match known.get(&sa.config.id) {
             Some(old) if Arc::ptr_eq(&old.state, &sa.state) => {
                 kept.insert(sa.config.id, ());
                 if !Arc::ptr_eq(old, sa) {
-                    changes.push(What::SaUpdated(name));
+                    changes.push(What::SaUpdated(name()));
                 }
             }
-            _ => changes.push(What::SaAdded(name)),
+            _ => changes.push(What::SaAdded(name())),
         }
     }
     let gone = before.sas().filter(|sa| !kept.contains_key(&sa.config.id));

@@ -35,6 +35,7 @@ mod warnings;
 
 #[cfg(any(test, fuzzing))]
 pub use icmp_validation::fuzz_body;
+pub(crate) use ike::network_selectors;
 pub(crate) use options::{RESTART_EXAMPLES, RunOptions};
 pub(crate) use replace::restart;
 
@@ -51,6 +52,7 @@ use crate::random::system_random;
 use crate::routes::Site;
 use crate::routes::record::{Record, inherit};
 use crate::state;
+use dataplane::io::udp::FirstSocket;
 use dataplane::pipeline::cpu_time;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
@@ -174,7 +176,7 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
         .serve()
 }
 
-/// Opens the sockets of IKE, if there are peers.
+/// What negotiates keys, for a gateway with a configuration; a reload can bring its first peer.
 fn key_exchange(
     options: &RunOptions,
     site: &Site,
@@ -182,26 +184,28 @@ fn key_exchange(
     peers: Option<Vec<ConfiguredPeer>>,
     warnings: &Warnings,
 ) -> Result<Option<KeyExchange>, Failure> {
-    let Some(peers) = peers.filter(|peers| !peers.is_empty()) else {
+    let Some(peers) = peers else {
         return Ok(None);
     };
-    for peer in &peers {
-        if let Mode::Route { device } = &peer.mode {
-            (warnings.warn())(&format!(
-                "peer {}: there is no device {device} yet: policies lead its traffic through {}, as with `mode = \"policy\"`",
-                peer.connection.name,
-                site.name()
-            ));
-        }
+    let routed = |peer: &&ConfiguredPeer| matches!(peer.mode, Mode::Route { .. });
+    if let (Some(forward), Some(peer)) = (site.forward(), peers.iter().find(routed)) {
+        return Err(Failure::new(format!(
+            "peer {}: `mode = \"route\"`, the default, needs a TUN device, but --forward {forward} works without one: \
+             write `mode = \"policy\"`, or remove --forward",
+            peer.connection.name
+        )));
     }
-    let processes = Processes::prepare(Setup {
+    let mut processes = Processes::prepare(Setup {
         mark: site.outside_mark(),
         opener: outside.opener.clone(),
         device: outside.device.as_ref().map(|(name, _)| name.clone()),
         coalesces: !options.no_offloads,
         no_privilege_drop: options.no_privilege_drop,
-        warn: &warnings.warn(),
+        warn: warnings.warn(),
     })?;
+    if !peers.is_empty() {
+        processes.open_sockets(|_| FirstSocket::Ike)?;
+    }
     Ok(Some(KeyExchange::new(processes, peers)))
 }
 

@@ -7,9 +7,11 @@ import subprocess
 import tempfile
 
 from fail_closed import STATE, arrives, in_clear
+from ike import PSK, Keyed, config
+from ike import start as start_keyed
 from network.expect import expect
 from network.gateway import Gateway, program
-from network.sites import Sites, setkey_text
+from network.sites import OUTER, Sites, setkey_text
 
 
 class Armed:
@@ -36,8 +38,8 @@ class Armed:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout + done.stderr
 
-    def arm(self):
-        return self.run("arm", self.file, "--state", f"{self.folder}/state")
+    def arm(self, how=()):
+        return self.run("arm", *how, self.file, "--state", f"{self.folder}/state")
 
 
 def nothing_in_clear_passes(sites, when):
@@ -115,7 +117,38 @@ def a_broken_file_leaves_what_was_armed_last():
         expect("spdadd" in kept and "5a5a5a" not in kept, f"what is kept holds no policy, or a key:\n{kept}")
 
 
+def the_networks_of_peers_are_closed_until_a_gateway_has_keys_for_them():
+    with Sites("ar") as sites, Armed(sites.left, config("left").replace(OUTER[4][1], "right.example.org")) as boot:
+        os.chmod(boot.file, 0o600)
+        before = sites.left.sh(STATE)
+        everything_passes(sites, "the control, before")
+        status, output = boot.arm(("--config",))
+        expect(status == 0 and "armed" in output, f"exit status {status}:\n{output}")
+        nothing_in_clear_passes(sites, "armed")
+        expect(sites.left.attempt("ip neigh flush all; ping -q -c 2 -W 1 192.0.2.2")[0] == 0, "the link itself is cut")
+        kept = sites.left.sh(f"cat {boot.folder}/state/armed-*")
+        expect("spdadd" in kept and PSK not in kept, f"what is kept holds no policy, or the key:\n{kept}")
+        boot.write("[peer.site]\nnonsense = 1\n")
+        status, output = boot.arm(("--config",))
+        expect(status != 0 and "armed last" in output and "nonsense" in output, f"exit status {status}:\n{output}")
+        nothing_in_clear_passes(sites, "with a broken file")
+        left = Keyed(sites.left, config("left"), folder=boot.folder)
+        sites.gateways["left"] = left.ready()
+        nothing_in_clear_passes(sites, "with a gateway, before its peer is there")
+        right = start_keyed(sites, "right", config("right"))
+        left.wait("up")
+        right.wait("up")
+        for family in (4, 6):
+            expect(sites.ping(family) == 3, f"no ping through the tunnel, IPv{family}")
+        left.stop()
+        nothing_in_clear_passes(sites, "after the gateway stopped")
+        expect(boot.run("down")[0] == 0, "down failed")
+        expect(sites.left.sh(STATE) == before, "down left something of it")
+
+
 CASES = {
+    "armed: the networks of peers are closed until a gateway has keys for them":
+        the_networks_of_peers_are_closed_until_a_gateway_has_keys_for_them,
     "armed: nothing passes in clear before a gateway runs": closed_before_a_gateway_runs,
     "armed: a gateway that starts takes the barriers over": a_gateway_takes_the_barriers_over,
     "armed: a broken or missing file leaves what was armed last": a_broken_file_leaves_what_was_armed_last,

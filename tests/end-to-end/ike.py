@@ -2,21 +2,26 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import tempfile
+import textwrap
 import time
 
 from fail_closed import in_clear
 from live_change import Stream
 from network.expect import expect
 from network.gateway import Gateway, keeping, program
-from network.sites import NETS, OUTER, Sites
+from network.sites import NETS, OUTER, Sites, setkey_text
 from network.timeout import slowed
 from network.wire import Esp
 
 PSK = "fe3MFfmoZ3p0pSVRb2m0ZZ0sBN1CFHkWj1sQPNGzhLw"
 UP_SECONDS = slowed(15)
+ORPHAN_SECONDS = slowed(20)
 NAMES = ("left", "right")
+README = os.path.join(os.path.dirname(__file__), "../../README.md")
 
 
 class Keyed(Gateway):
@@ -150,6 +155,7 @@ def ike_processes(gateway):
 def a_killed_ike_process_is_started_again_and_the_tunnel_carries_on():
     with Sites("ik") as sites:
         left, right = start_both(sites)
+        before = {gateway: gateway.peer()["children"][0]["inbound_spi"] for gateway in (left, right)}
         stream = Stream(sites)
         time.sleep(0.3)
         processes = ike_processes(left)
@@ -159,13 +165,46 @@ def a_killed_ike_process_is_started_again_and_the_tunnel_carries_on():
         while left.status()["ike"]["starts"] < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         left.wait("up")
-        time.sleep(6)
+        deadline = time.monotonic() + ORPHAN_SECONDS
+        while len(left.peer()["children"]) > 1 and time.monotonic() < deadline:
+            time.sleep(0.1)
         sent, lost, _ = stream.finish()
-        children = left.peer()["children"]
-        expect(all(child["state"] == "active" for child in children), f"{children}")
-        # None while there is no ike process; some when the new IKE SA replaces the old one (docs/status.md, Open).
-        expect(lost <= sent // 10, f"of {sent} lost {lost}:\n{left.words()}")
-        return f"{sent} datagrams, lost {lost}, all of them when the new IKE SA replaced the old one"
+        for gateway in (left, right):
+            children = gateway.peer()["children"]
+            expect([child["state"] for child in children] == ["active"], f"{children}\n{gateway.words()}")
+            expect(children[0]["inbound_spi"] != before[gateway], "the keys are the old ones")
+        expect(lost == 0 and stream.duplicated() == 0, f"of {sent} lost {lost}:\n{left.words()}\n{right.words()}")
+        return f"{sent} datagrams, lost 0"
+
+
+def without_its_starter_the_tunnel_carries_on_and_status_says_it():
+    with Sites("ik") as sites:
+        left, _ = start_both(sites)
+        stream = Stream(sites)
+        with open(f"/proc/{ike_processes(left)[0]}/status") as file:
+            starter = int(re.search(r"^PPid:\s+(\d+)", file.read(), re.MULTILINE)[1])
+        expect(starter != left.process.pid, "the control failed: no starter")
+        os.kill(starter, signal.SIGKILL)
+        deadline = time.monotonic() + UP_SECONDS
+        trouble = ""
+        while "starter has ended" not in trouble and time.monotonic() < deadline:
+            time.sleep(0.1)
+            trouble = left.status()["ike"].get("trouble") or ""
+        expect("starter has ended" in trouble and "restart" in trouble, f"status: {left.status()['ike']}")
+        expect("starter has ended" in left.ask("status"), "the table does not say it")
+        expect("starter has ended" in left.attempt("up", "site")[1], "`up` does not say it")
+        starts = left.status()["ike"]["starts"]
+        time.sleep(1)
+        expect(left.status()["ike"]["starts"] == starts, "it is tried again and again")
+        sent, lost, _ = stream.finish()
+        expect(lost == 0, f"of {sent} lost {lost}")
+        left.again()
+        left.wait("up")
+        # The peer sends by the keys of before until it has received by the new ones.
+        deadline = time.monotonic() + UP_SECONDS
+        while sites.ping(4) < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        expect(sites.ping(4) == 3, "no ping after the restart")
 
 
 def a_reload_of_one_peer_leaves_the_other_alone():
@@ -186,7 +225,121 @@ def a_reload_of_one_peer_leaves_the_other_alone():
         expect(left.peer()["children"][0]["inbound_spi"] == spi, "the peer that did not change has new keys")
 
 
+def the_files_of_the_readme_bring_a_tunnel_up():
+    with open(README) as file:
+        found = re.findall(r"^ *```toml\n(.*?)^ *```", file.read(), re.DOTALL | re.MULTILINE)
+    texts = [textwrap.dedent(text) for text in found]
+    expect(len(texts) == 2 and all(len(text.splitlines()) <= 10 for text in texts), f"the control failed: {found}")
+    expect(all("psk_file = \"b.psk\"" in text for text in texts), "the control failed: no file for the key")
+    with Sites("ik") as sites:
+        gateways = []
+        for name, text in zip(NAMES, texts):
+            gateway = Keyed(getattr(sites, name), text, started=False)
+            with open(f"{gateway.folder}/b.psk", "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(PSK + "\n")
+            sites.gateways[name] = gateway
+            gateways.append(gateway.start().ready())
+        for gateway, peer in zip(gateways, ("b", "a")):
+            gateway.wait("up", peer)
+        wire = sites.listen(sites.wire, "left")
+        expect(sites.ping(4) == 3, f"no ping through the tunnel: {gateways[0].words()}")
+        frames = wire.settle()
+        expect(any(Esp.find(frame) for frame in frames) and not in_clear(frames), "not by ESP alone")
+
+
+def networks_of(family, side):
+    """The networks of one family in a file, from the side of one gateway."""
+    here, there = (0, 1) if side == "left" else (1, 0)
+    nets = NETS[family]
+    return f'networks = {{ local = ["{nets[here]}"], remote = ["{nets[there]}"] }}'
+
+
+def of_one_family(side, family, more=""):
+    """The file of one gateway for the networks of one family."""
+    lines = config(side, more).splitlines()
+    return "\n".join(networks_of(family, side) if line.startswith("networks") else line for line in lines) + "\n"
+
+
+def the_first_peer_comes_by_reload():
+    """A tunnel by hand has UDP port 4500 already; the peer's shares it."""
+    with Sites("ik") as sites:
+        gateways = []
+        for name in NAMES:
+            gateway = Keyed(getattr(sites, name), '[gateway]\nsetkey = "hand.setkey"\n', started=False)
+            with open(f"{gateway.folder}/hand.setkey", "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(setkey_text(name, inner=(6,)))
+            sites.gateways[name] = gateway
+            gateways.append(gateway.start().ready())
+        left, right = gateways
+        expect(sites.ping(6) == 3, "the control failed: the tunnel by hand does not work")
+        expect(sites.ping(4) == 3, "the control failed: without a peer its networks are closed")
+        expect(not ike_ports(left), "the ports of IKE are taken without a peer")
+        stream = Stream(sites, 6)
+        for name, gateway, more in (("right", right, 'start = "wait"\n'), ("left", left, "")):
+            with open(gateway.setkey, "a") as file:
+                file.write(of_one_family(name, 4, 'encapsulation = "force"\n' + more))
+            gateway.ask("reload")
+        wire = sites.listen(sites.wire, "left")
+        left.wait("up")
+        right.wait("up")
+        expect(sites.ping(4) == 3, f"no ping through the peer's tunnel: {left.words()}")
+        sent, lost, _ = stream.finish()
+        expect(lost == 0, f"the tunnel by hand lost {lost} of {sent}")
+        expect(not in_clear(wire.settle()), "inner addresses in clear on the wire")
+        left.ask("rekey", "site")
+        with open(left.setkey, "w") as file:
+            file.write('[gateway]\nsetkey = "hand.setkey"\n')
+        left.ask("reload")
+        expect(not left.status()["peers"], f"the peer is still there: {left.status()['peers']}")
+        expect(sites.ping(6) == 3, "the tunnel by hand does not go on")
+
+
+def ike_ports(gateway):
+    return gateway.host.sh("ss -Hnlu 'sport = 500'").strip()
+
+
+def keys_elsewhere_are_read_again_and_a_new_folder_is_refused():
+    # Not in the folder of the control socket, which stays readable.
+    with Sites("ik") as sites, tempfile.TemporaryDirectory(prefix="esplanade-test-") as place:
+        left = Keyed(sites.left, "", started=False)
+        folders = [f"{place}/{name}" for name in ("named", "listed", "other")]
+        for folder in folders:
+            os.mkdir(folder)
+            with open(f"{folder}/a.psk", "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(PSK + "\n")
+        home = f"{place}/home"
+        os.mkdir(home)
+        left.setkey = f"{home}/gateway.toml"
+
+        def write(folder):
+            with open(left.setkey, "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                text = config("left").replace(f'psk = "{PSK}"', f'psk_file = "{folder}/a.psk"')
+                file.write(f'[gateway]\nfiles = ["{folders[1]}"]\n{text}')
+
+        write(folders[0])
+        sites.gateways["left"] = left.start().ready()
+        for folder in folders[:2]:
+            write(folder)
+            left.ask("reload")
+        write(folders[2])
+        status, output = left.attempt("reload")
+        if "file access is not restricted" in left.words():
+            expect(status == 0, output)
+            return "this kernel restricts no files: nothing is refused"
+        expect(status != 0 and f"{folders[2]}/a.psk" in output and "psk_file" in output and "`files`" in output, output)
+        expect(PSK not in output, "the key is shown")
+        expect(left.peer()["name"] == "site", "the peer in force is gone")
+
+
 CASES = {
+    "the first peer comes by reload, beside a tunnel by hand": the_first_peer_comes_by_reload,
+    "keys in other folders at a reload: those named or listed are read, others refused":
+        keys_elsewhere_are_read_again_and_a_new_folder_is_refused,
+    "the two files of README.md bring a tunnel up": the_files_of_the_readme_bring_a_tunnel_up,
     "two short files: closed before, protected while up, closed while down": closed_before_up_while_up_and_after,
     "another pre-shared key is refused, and why says it": refused(("AUTHENTICATION_FAILED",), psk="another" + PSK),
     "another identity is refused, and why says it": refused(("AUTHENTICATION_FAILED",), theirs="else"),
@@ -194,5 +347,7 @@ CASES = {
         refused(("NO_PROPOSAL_CHOSEN",), 'ike = ["aes128-sha256-x25519"]', 'ike = ["aes256gcm16-prfsha384-ecp384"]'),
     "child and IKE SAs are rekeyed from both sides under traffic": rekeys_lose_nothing,
     "kill -9 of the ike process under traffic": a_killed_ike_process_is_started_again_and_the_tunnel_carries_on,
+    "without its starter the tunnel carries on, and status says it":
+        without_its_starter_the_tunnel_carries_on_and_status_says_it,
     "a reload of one peer leaves the other one alone": a_reload_of_one_peer_leaves_the_other_alone,
 }

@@ -15,6 +15,7 @@ from network.inside import Gone, Inside
 from privileges import AF_INET, CLONE, DATAGRAM, ENOSYS, EXECVE, HERE, OPENAT, PTRACE, READ, SOCKET, facts
 
 SENDTO, CONNECT, BIND, KILL, GETPID = 44, 42, 49, 62, 39
+EACCES, CREATE = -13, os.O_WRONLY | os.O_CREAT
 NAMES = {"ike": "ike-process", "keys": "ike-keys"}
 
 
@@ -27,13 +28,12 @@ class Starter:
         theirs.close()
         self.sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in (500, 4500)]
         for one, port in zip(self.sockets, (500, 4500)):
-            one.bind(("127.0.0.1", port))
-        socket.send_fds(self.order, [b" "], [one.fileno() for one in self.sockets])
+            bind(one, port)
         return self
 
     def start(self):
         """Starts both, and waits until they are restricted."""
-        self.order.sendall(b"s")
+        socket.send_fds(self.order, [b" "], [one.fileno() for one in self.sockets])
         _, ends, _, _ = socket.recv_fds(self.order, 1, 8)
         expect(len(ends) == 2, f"{len(ends)} streams came")
         self.ike, self.keys = [socket.socket(fileno=end) for end in ends]
@@ -55,6 +55,17 @@ class Starter:
         self.process.wait(10)
         for one in self.sockets:
             one.close()
+
+
+def bind(one, port):
+    """The processes of a starter that has just been killed may still have the port."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return one.bind(("127.0.0.1", port))
+        except OSError:
+            expect(time.monotonic() < deadline, f"port {port} stays taken")
+            time.sleep(0.05)
 
 
 def command(pid):
@@ -96,7 +107,8 @@ def they_have_no_rights_no_environment_and_no_sockets_but_theirs():
             with open(f"/proc/{pid}/limits") as file:
                 core = next(line for line in file if line.startswith("Max core file size"))
             expect(core.split()[4:6] == ["0", "0"], f"{name}: {core}")
-        expect(facts(f"/proc/{starter.process.pid}/status")["CapPrm"] == "0" * 16, "the starter has capabilities")
+        own = facts(f"/proc/{starter.process.pid}/status")
+        expect(own["CapPrm"] == "0" * 16 and own["Seccomp"] == "2" and own["NoNewPrivs"] == "1", f"the starter: {own}")
         outside = inodes(starter.sockets)
         expect(outside <= set(descriptors(children["ike"])), "the ike process lacks its sockets")
         expect(not outside & set(descriptors(children["keys"])), "the key process has sockets of the network")
@@ -129,6 +141,26 @@ def what_only_an_intruder_tries_ends_it(name, number, *arguments):
                     found = str(gone)
                 expect(found == "SIGSYS", f"{process}, {name}: {found}")
     return test
+
+
+def what_an_intruder_in_the_starter_tries():
+    with Starter() as starter:
+        starter.start()
+        with Inside(starter.process.pid) as process:
+            expect(process.call(GETPID) == starter.process.pid, "the control failed")
+            expect(process.call(OPENAT, HERE, "/etc/passwd", READ, 0) >= 0, "the control failed: a file to read")
+            found = process.call(OPENAT, HERE, "/tmp/esplanade-intruder", CREATE, 0o600)
+            expect(found == EACCES, f"a file to write: {found}")
+    for name, number, *arguments in (("a socket", SOCKET, AF_INET, DATAGRAM, 0), ("a connection", CONNECT, 0, 0, 0),
+                                     ("a port", BIND, 0, 0, 0), ("another process's memory", PTRACE, 16, 1, 0, 0)):
+        with Starter() as starter:
+            starter.start()
+            try:
+                with Inside(starter.process.pid) as inside:
+                    found = inside.call(number, *arguments)
+            except Gone as gone:
+                found = str(gone)
+            expect(found == "SIGSYS", f"{name}: {found}")
 
 
 def the_end_of_one_ends_the_other_and_both_are_started_again():
@@ -187,6 +219,7 @@ CASES = {
         ("another program", EXECVE, "/bin/true", 0, 0), ("a socket", SOCKET, AF_INET, DATAGRAM, 0),
         ("a connection", CONNECT, 0, 0, 0), ("a port", BIND, 0, 0, 0), ("a signal", KILL, 1, 0),
         ("another process's memory", PTRACE, 16, 1, 0, 0))},
+    "what an intruder in ike-starter tries is refused or ends it": what_an_intruder_in_the_starter_tries,
     "the end of one ends the other, and both are started again":
         the_end_of_one_ends_the_other_and_both_are_started_again,
     "nothing stays when the gateway is killed": nothing_stays_when_the_gateway_is_killed,

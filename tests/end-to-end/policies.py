@@ -187,7 +187,7 @@ def events_tell_what_happens():
 
 
 def the_swapped_listing_is_found():
-    """Study 2 prints its two files swapped."""
+    """The file of the other gateway."""
     with Sites("po") as sites:
         text = (associations().replace("esp-udp", "esp")
                 + f"spdadd {SERVER[4]} {CLIENT[4]} any -P out ipsec esp/tunnel/{BACK}/require;\n"

@@ -1,10 +1,15 @@
 """Another process takes the place of a gateway: what is on its way waits for it, and nothing passes in clear."""
 
+import os
+import socket
 import time
 
 from fail_closed import in_clear
 from live_change import Stream
 from network.expect import expect
+from network.gateway import GatewayError
+from network.refuser import AND_KILL, Refuser
+from network.sample import every
 from network.sites import Sites
 from network.wire import Esp
 from privileges_user import own
@@ -120,7 +125,7 @@ def a_service_is_left_to_its_manager():
 
 
 def killed_at_any_moment():
-    """The old one carries, or the new one does, or nobody: never does anything pass in clear."""
+    """The old one carries, or the new one does, or neither: never does anything pass in clear."""
     with Sites("rp") as sites:
         wire = sites.listen(sites.wire, "left")
         left, _ = sites.start_both()
@@ -145,6 +150,92 @@ def killed_at_any_moment():
         return f"killed {outcomes['old']} times before the old one had given way, {outcomes['new']} times after"
 
 
+def streams_of(sites):
+    return [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
+
+
+def nothing_was_in_clear(sites, wire, streams):
+    for stream in streams:
+        stream.finish()
+    expect(not in_clear(wire.settle()), "inner addresses in clear on the wire")
+    expect(sites.ping(4) == sites.ping(6) == 3, "the tunnel does not go on")
+
+
+def old_one_killed_at_any_moment():
+    """The new process carries then, or ends with an error and leaves all closed."""
+    with Sites("rp") as sites:
+        wire = sites.listen(sites.wire, "left")
+        left, _ = sites.start_both()
+        streams, outcomes = streams_of(sites), {"carried": 0, "ended": 0}
+        for moment in MOMENTS_MS:
+            old, new = left.process, left.launch("restart")
+            time.sleep(moment / 1000)
+            old.kill()
+            old.wait()
+            left.process = new
+            try:
+                left.ready()
+                outcomes["carried"] += 1
+            except GatewayError:
+                expect(new.wait(10) == 1, f"exit status {new.returncode}: {left.words()}")
+                outcomes["ended"] += 1
+                left.start().ready()
+        nothing_was_in_clear(sites, wire, streams)
+        return f"the new process carried {outcomes['carried']} times and ended {outcomes['ended']} times"
+
+
+def old_one_killed_once_it_has_passed_its_sockets():
+    """At the first byte of its answer, and after all of it: what was passed is closed again by a process that starts nothing."""
+    with Sites("rp") as sites:
+        wire = sites.listen(sites.wire, "left")
+        left, _ = sites.start_both()
+        streams, passed = streams_of(sites), 0
+        for whole in (False, True, False, True):
+            with socket.socket(socket.AF_UNIX) as control:
+                control.connect(left.control)
+                control.sendall(b'"leave"\n')
+                part, files, _, _ = socket.recv_fds(control, 1, 128)
+                while whole and (more := control.recv(4096)):
+                    part += more
+                left.process.kill()
+                left.process.wait()
+                passed += len(files)
+                for file in files:
+                    os.close(file)
+            left.start().ready()
+        expect(passed >= 8, f"{passed} descriptors were passed: {part}")
+        nothing_was_in_clear(sites, wire, streams)
+        return f"{passed} descriptors were passed"
+
+
+def new_one_killed_at_writes():
+    """Instead of a write to the kernel's configuration: each of them by ESPLANADE_EVERY_CALL=1."""
+    refuser = Refuser()
+    try:
+        with Sites("rp") as sites:
+            wire = sites.listen(sites.wire, "left")
+            left, _ = sites.start_both()
+            streams = streams_of(sites)
+            left.wrap = refuser.wrap
+            refuser.refuse(0)
+            left.replace()
+            calls = refuser.counted()
+            expect(calls > 0, "the control failed: no write was seen")
+            chosen = range(1, calls + 1) if os.environ.get("ESPLANADE_EVERY_CALL") == "1" else every(calls, 6)
+            for call in chosen:
+                refuser.refuse(call, AND_KILL)
+                new = left.launch("restart")
+                new.wait(30)
+                expect(refuser.refused() == 1, f"write {call} of {calls} was not reached: {left.words()}")
+                if left.process.poll() is not None:
+                    refuser.refuse(0)
+                    left.start().ready()
+            nothing_was_in_clear(sites, wire, streams)
+            return f"killed at {len(chosen)} of {calls} writes"
+    finally:
+        refuser.close()
+
+
 CASES = {
     "both sides by turns, and nothing is lost to speak of": by_turns(10),
     "both sides by turns over IPv6": by_turns(2, outer=6),
@@ -154,5 +245,8 @@ CASES = {
     "what cannot start stops nothing": what_cannot_start_stops_nothing,
     "one without kept numbers does not give way": one_without_kept_numbers_does_not_give_way,
     "a service is left to its manager": a_service_is_left_to_its_manager,
-    "killed at any moment, nothing passes in clear": killed_at_any_moment,
+    "the new one killed at any moment, nothing passes in clear": killed_at_any_moment,
+    "the new one killed at writes, nothing passes in clear": new_one_killed_at_writes,
+    "the old one killed at any moment, nothing passes in clear": old_one_killed_at_any_moment,
+    "the old one killed once it has passed its sockets": old_one_killed_once_it_has_passed_its_sockets,
 }

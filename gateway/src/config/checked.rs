@@ -57,6 +57,9 @@ pub(crate) enum Mode {
     Route {
         /// The device.
         device: String,
+        /// Whether the gateway leads the peer's networks into it; otherwise it adds no route, and only what others
+        /// route there goes through the tunnel.
+        by_networks: bool,
     },
     /// By policies.
     Policy,

@@ -5,6 +5,8 @@ use super::table::Text;
 use crate::key_access::{doubt, read_whole};
 use crate::privileges::User;
 use ipsec::setkey::Problem;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,10 @@ pub(super) struct Files<'a> {
     pub(super) folder: &'a Path,
     /// The gateway's user.
     pub(super) user: &'a User,
+    /// Collects the folders of the files that are read.
+    pub(super) folders: &'a RefCell<BTreeSet<PathBuf>>,
+    /// Whether a running gateway reads, which can reach some folders alone.
+    pub(super) is_reload: bool,
 }
 
 impl Files<'_> {
@@ -57,7 +63,10 @@ impl Files<'_> {
 
     fn open(&self, text: Text<'_>) -> Result<(File, Metadata), Problem> {
         let path = self.path(text.text);
-        let cannot = |error: io::Error| cannot_read(text, &path, &error);
+        let cannot = |error: io::Error| match error.kind() {
+            io::ErrorKind::PermissionDenied if self.is_reload => out_of_reach(text, &path, &error),
+            _ => cannot_read(text, &path, &error),
+        };
         // What is no regular file is not opened: a pipe would wait for its writer.
         let found = std::fs::metadata(&path).map_err(cannot)?;
         let wrong = match found.len() {
@@ -73,8 +82,28 @@ impl Files<'_> {
         }
         let file = File::open(&path).map_err(cannot)?;
         let found = file.metadata().map_err(cannot)?;
+        self.note_folders(&path);
         Ok((file, found))
     }
+
+    /// The folder of the path, and where links lead the one of the file itself.
+    fn note_folders(&self, path: &Path) {
+        let real = std::fs::canonicalize(path);
+        let mut folders = self.folders.borrow_mut();
+        for path in real.iter().map(PathBuf::as_path).chain([path]) {
+            folders.extend(path.parent().map(Path::to_owned));
+        }
+    }
+}
+
+/// A running gateway has given up access to all but the folders that it needs.
+fn out_of_reach(text: Text<'_>, path: &Path, error: &io::Error) -> Problem {
+    let folder = path.parent().unwrap_or(Path::new("/")).display();
+    let problem = Problem::new(text.at, format!("cannot read {}: {error}", path.display()));
+    problem.advise(format!(
+        "a running gateway reads the folders of the files that it was started with, and those of `files` in [gateway]: \
+         add \"{folder}\" there and start it again; or give its user access to the file"
+    ))
 }
 
 fn cannot_read(text: Text<'_>, path: &Path, error: &io::Error) -> Problem {

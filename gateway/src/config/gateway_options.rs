@@ -8,19 +8,24 @@ use super::table::Table;
 use crate::run::RunOptions;
 use clap::{ArgAction, Args, Command, error::ErrorKind};
 use ipsec::setkey::{Problem, Span};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::PathBuf;
 
 /// Keys whose value is a path, which begins at the folder of the file.
-const PATHS: [&str; 3] = ["setkey", "control", "state"];
+const PATHS: [&str; 4] = ["setkey", "control", "state", FOLDERS];
 /// The key for included files, which may be several.
 const INCLUDED: &str = "setkey";
+/// The key for folders that stay readable: the file's own, as there is no such option.
+const FOLDERS: &str = "files";
 
 /// What the table says.
 #[derive(Default)]
 pub(crate) struct GatewayOptions {
     /// Files in setkey's language that belong to the configuration.
     pub(crate) setkey: Vec<PathBuf>,
+    /// Folders that stay readable for a reload: those of `files`, and those of all files that the configuration names.
+    pub(crate) folders: BTreeSet<PathBuf>,
     /// The other options, as they would stand on the command line of `esplanade run`.
     pub(crate) arguments: Vec<String>,
 }
@@ -45,11 +50,27 @@ pub(super) fn read(table: Table<'_>, files: &Files<'_>) -> GatewayOptions {
             options.setkey = words.iter().map(PathBuf::from).collect();
             continue;
         }
+        if key == FOLDERS {
+            options.folders = words.iter().map(PathBuf::from).collect();
+            check_folders(&options, at, findings);
+            continue;
+        }
         let arguments = findings.keep(arguments(&command, key, &words, at));
         options.arguments.extend(arguments.unwrap_or_default());
     }
     check_together(&command, &options, table, findings);
     options
+}
+
+/// A folder that is not there when the gateway starts cannot be kept readable.
+fn check_folders(options: &GatewayOptions, at: Span, findings: &Findings) {
+    for folder in options.folders.iter().filter(|folder| !folder.is_dir()) {
+        let problem = Problem::new(
+            at,
+            format!("`{FOLDERS}`: {} is no folder", folder.display()),
+        );
+        findings.problem(problem.advise("make it, or remove it from the list"));
+    }
 }
 
 /// The options of `run`, none of which is needed.
@@ -129,6 +150,7 @@ mod tests {
             .map(|name| name.replace('-', "_"))
             .collect();
         let mut keys = keys::GATEWAY.to_vec();
+        keys.retain(|key| *key != FOLDERS);
         options.sort_unstable();
         keys.sort_unstable();
         assert_eq!(options, keys);

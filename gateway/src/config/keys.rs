@@ -3,9 +3,10 @@
 /// The tables of a file.
 pub(super) const TOP: [&str; 2] = ["gateway", "peer"];
 
-/// `[gateway]`: every option of `esplanade run` but the file itself.
-pub(super) const GATEWAY: [&str; 24] = [
+/// `[gateway]`: every option of `esplanade run` but the file itself, and `files`.
+pub(super) const GATEWAY: [&str; 25] = [
     "setkey",
+    "files",
     "tun",
     "forward",
     "control",
@@ -32,7 +33,7 @@ pub(super) const GATEWAY: [&str; 24] = [
 ];
 
 /// A peer, `[peer.NAME]`.
-pub(super) const PEER: [&str; 36] = [
+pub(super) const PEER: [&str; 37] = [
     "profile",
     "local",
     "remote",
@@ -52,6 +53,7 @@ pub(super) const PEER: [&str; 36] = [
     "ports",
     "mode",
     "interface",
+    "routes",
     "ike",
     "esp",
     "ah",

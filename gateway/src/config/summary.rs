@@ -51,7 +51,13 @@ fn describe(out: &mut String, peer: &ConfiguredPeer) {
         out,
         "traffic enters",
         match &peer.mode {
-            Mode::Route { device } => format!("by routes to the device {device}"),
+            Mode::Route {
+                device,
+                by_networks: true,
+            } => format!("by the device {device}, to which routes of its networks lead"),
+            Mode::Route { device, .. } => {
+                format!("by the device {device}, to which this gateway adds no route")
+            }
             Mode::Policy => "by policies".to_owned(),
             Mode::Transport => "by policies, between the two gateways themselves".to_owned(),
         },

@@ -129,7 +129,8 @@ impl<'t> Table<'t> {
         let text = self.as_text(name, value)?;
         let duration = units::duration(text.text)
             .map_err(|advice| {
-                Problem::new(text.at, format!("`{}` is no duration", text.text)).advise(advice)
+                Problem::new(text.at, format!("`{}` is no duration", text.text))
+                    .advise(advice.to_string())
             })
             .and_then(|duration| match range.contains(&duration) {
                 true => Ok(duration),

@@ -68,15 +68,17 @@ impl Folder {
     }
 
     fn read_at(&self, text: &str, now: u64) -> Result<Config, Vec<String>> {
-        let user = User::current();
+        let (user, folders) = (User::current(), RefCell::default());
         let resolve = |name: &str| match name {
             "vpn.example.org" => Ok(vec!["198.51.100.7".parse().unwrap()]),
-            _ => Err("no such name".to_owned()),
+            _ => Err(Failure::new("no such name")),
         };
         let around = Surroundings {
             files: Files {
                 folder: &self.0,
                 user: &user,
+                folders: &folders,
+                is_reload: false,
             },
             resolve: &resolve,
             aes_is_fast: true,
@@ -147,7 +149,8 @@ fn ten_lines_are_a_tunnel() {
     assert!(
         peer.mode
             == Mode::Route {
-                device: "ike-office".to_owned()
+                device: "ike-office".to_owned(),
+                by_networks: true,
             }
     );
     assert!(matches!(&peer.credential, Credential::SharedSecret(key) if key.expose().len() == 32));
@@ -406,6 +409,7 @@ fn the_examples_of_the_reference_are_right() {
     for name in [
         "office.psk",
         "branch.psk",
+        "core-1.psk",
         "partner.psk",
         "aws-1.psk",
         "aws-2.psk",

@@ -18,18 +18,24 @@ pub(super) fn check(
     let known: Vec<_> = named
         .filter_map(|(peer, at)| Some((peer.as_ref()?, *at)))
         .collect();
-    let mut arguments = gateway.arguments.iter();
-    let tun = arguments
-        .find_map(|word| word.strip_prefix("--tun="))
-        .unwrap_or(DEFAULT_TUN);
+    let argument = |name: &str| {
+        let mut arguments = gateway.arguments.iter();
+        arguments.find_map(|word| word.strip_prefix(name))
+    };
+    let tun = argument("--tun=").unwrap_or(DEFAULT_TUN);
+    let forward = argument("--forward=");
     let (mut devices, mut pairs) = (HashMap::new(), HashMap::new());
     for (peer, at) in &known {
-        if let Mode::Route { device } = &peer.mode {
+        if let Mode::Route { device, .. } = &peer.mode {
             let first = *devices.entry(device).or_insert(*peer);
             findings.keep(check_device(peer, first, *at));
-            if device == tun {
-                let message =
-                    format!("the device `{device}` is that of policies (`tun` in [gateway])");
+            if let Some(forward) = forward {
+                findings.problem(without_tun(*at, forward));
+            }
+            if device == tun || is_reserved(device, tun) {
+                let message = format!(
+                    "the device `{device}` is one of those of policies (`tun` in [gateway]), or the loopback device"
+                );
                 let advice = "give one of them another name: `interface = \"…\"`";
                 findings.problem(Problem::new(*at, message).advise(advice));
             }
@@ -39,6 +45,20 @@ pub(super) fn check(
         findings.keep(first.map_or(Ok(()), |first| check_key(peer, first, *at)));
         similar.push(peer);
     }
+}
+
+/// The devices beside that of policies, and the loopback device.
+fn is_reserved(device: &str, tun: &str) -> bool {
+    let beside = device.strip_prefix(tun);
+    device == "lo" || matches!(beside, Some("-in" | "-fwd"))
+}
+
+fn without_tun(at: Span, forward: &str) -> Problem {
+    let message = format!(
+        "`mode = \"route\"`, the default, needs a TUN device, but `forward = \"{forward}\"` works without one"
+    );
+    Problem::new(at, message)
+        .advise("write `mode = \"policy\"`, or remove `forward` from [gateway]")
 }
 
 fn check_device(peer: &ConfiguredPeer, first: &ConfiguredPeer, at: Span) -> Result<(), Problem> {

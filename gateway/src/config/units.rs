@@ -1,5 +1,6 @@
 //! Durations and numbers of bytes as people write them.
 
+use std::fmt;
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 5] = [
@@ -17,10 +18,23 @@ const BYTE_UNITS: [(&str, u64); 4] = [
     ("TB", 1_000_000_000_000),
 ];
 
-/// `30s`, `1h30m`, `500ms`; else what to write.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || "write a number and its unit, such as \"30s\", \"10m\", \"4h\" or \"1h30m\"".to_owned();
+/// A text that is no duration, or no number of bytes: what to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NotUnderstood {
+    advice: &'static str,
+}
+
+impl fmt::Display for NotUnderstood {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.advice)
+    }
+}
+
+/// `30s`, `1h30m`, `500ms`.
+pub(super) fn duration(text: &str) -> Result<Duration, NotUnderstood> {
+    let wrong = || NotUnderstood {
+        advice: "write a number and its unit, such as \"30s\", \"10m\", \"4h\" or \"1h30m\"",
+    };
     let (mut rest, mut milliseconds) = (text.trim(), 0u64);
     if rest.is_empty() {
         return Err(wrong());
@@ -57,9 +71,11 @@ pub(super) fn shown(duration: Duration) -> String {
     }
 }
 
-/// `500MB`, `20GB`; else what to write.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "write a number and its unit, such as \"500MB\" or \"20GB\"".to_owned();
+/// `500MB`, `20GB`.
+pub(super) fn bytes(text: &str) -> Result<u64, NotUnderstood> {
+    let wrong = || NotUnderstood {
+        advice: "write a number and its unit, such as \"500MB\" or \"20GB\"",
+    };
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

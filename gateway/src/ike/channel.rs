@@ -3,11 +3,11 @@
 //! Neither end ever waits for the other. What does not fit into the socket waits in a queue that is bounded, and the
 //! room for a message grows with the bytes that arrive, not with the length that it announces.
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -36,9 +36,17 @@ pub(crate) struct Channel {
     stream: UnixStream,
     /// What has arrived, and how much of it is used up.
     arrived: (Vec<u8>, usize),
-    /// What waits to be sent, and how much of the first one has been.
-    waiting: (VecDeque<Vec<u8>>, usize),
-    waiting_bytes: usize,
+    /// What waits to be sent, and how much of it has been.
+    waiting: (Vec<u8>, usize),
+}
+
+/// Appends what is written.
+struct Appending<'a>(&'a mut Vec<u8>);
+
+impl Extend<u8> for Appending<'_> {
+    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
+        self.0.extend(bytes);
+    }
 }
 
 impl Channel {
@@ -48,48 +56,56 @@ impl Channel {
         Ok(Self {
             stream,
             arrived: (Vec::new(), 0),
-            waiting: (VecDeque::new(), 0),
-            waiting_bytes: 0,
+            waiting: (Vec::new(), 0),
         })
     }
 
-    /// Queues a message; [`Channel::flush`] sends it.
+    /// Queues a message; [`Channel::flush`] sends it, together with others.
     pub(crate) fn push<T: Serialize>(&mut self, message: &T) -> Result<(), QueueFull> {
-        let mut frame = vec![0; LENGTH_BYTES];
+        let waits = self.waiting_bytes();
+        let queue = &mut self.waiting.0;
+        let begin = queue.len();
+        queue.extend_from_slice(&[0; LENGTH_BYTES]);
+        let written = postcard::to_extend(message, Appending(queue)).is_ok();
+        let len = queue.len() - begin - LENGTH_BYTES;
         // The types that are sent here can always be written.
-        frame = postcard::to_extend(message, frame).map_err(|_| QueueFull)?;
-        let len = frame.len() - LENGTH_BYTES;
-        if len > MAX_MESSAGE_BYTES || self.waiting_bytes + frame.len() > MAX_QUEUED_BYTES {
+        if !written || len > MAX_MESSAGE_BYTES || waits + LENGTH_BYTES + len > MAX_QUEUED_BYTES {
+            queue.truncate(begin);
             return Err(QueueFull);
         }
-        frame[..LENGTH_BYTES].copy_from_slice(&(len as u32).to_le_bytes());
-        self.waiting_bytes += frame.len();
-        self.waiting.0.push_back(frame);
+        let length = (len as u32).to_le_bytes();
+        if let Some(place) = queue.get_mut(begin..begin + LENGTH_BYTES) {
+            place.copy_from_slice(&length);
+        }
         Ok(())
     }
 
     /// Sends what the socket takes.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        while let Some(frame) = self.waiting.0.front() {
-            let rest = frame.get(self.waiting.1..).unwrap_or_default();
+        let (queue, sent) = &mut self.waiting;
+        while *sent < queue.len() {
+            let rest = queue.get(*sent..).unwrap_or_default();
             match send(&self.stream, rest, SendFlags::NOSIGNAL) {
-                Ok(sent) if sent == rest.len() => {
-                    self.waiting_bytes -= frame.len();
-                    self.waiting.0.pop_front();
-                    self.waiting.1 = 0;
-                }
-                Ok(sent) => self.waiting.1 += sent,
+                Ok(more) => *sent += more,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error.into()),
             }
+        }
+        if *sent == queue.len() {
+            queue.clear();
+            queue.shrink_to(KEPT_BYTES);
+            *sent = 0;
+        } else if *sent > queue.len() / 2 {
+            queue.drain(..*sent);
+            *sent = 0;
         }
         Ok(())
     }
 
     /// Bytes that wait for the other end.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+        self.waiting.0.len() - self.waiting.1
     }
 
     /// The next message, or `None` if it is not complete yet.
@@ -138,16 +154,13 @@ impl Channel {
         let (bytes, used) = &mut self.arrived;
         bytes.drain(..*used);
         *used = 0;
-        let before = bytes.len();
-        bytes.resize(before + READ_BYTES, 0);
-        let room = bytes.get_mut(before..).unwrap_or_default();
+        bytes.reserve(READ_BYTES);
         let outcome = loop {
-            match recv(&self.stream, &mut *room, RecvFlags::empty()) {
+            match recv(&self.stream, spare_capacity(bytes), RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
                 outcome => break outcome.map(|(filled, _)| filled),
             }
         };
-        bytes.truncate(before + outcome.unwrap_or(0));
         match outcome {
             Ok(0) | Err(Errno::CONNRESET) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => Ok(true),

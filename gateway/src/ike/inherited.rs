@@ -7,6 +7,7 @@ use crate::privileges::{self, ChildCalls};
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -28,6 +29,31 @@ pub(super) fn settle(
 ) -> Result<(UnixStream, Vec<OwnedFd>), Failure> {
     let stream = parent()?;
     let (_, descriptors) = handover::receive(&stream).map_err(Failure::new)?;
+    confine(options, name, calls)?;
+    Ok((stream, descriptors))
+}
+
+/// Restricts this process, and returns the stream to the process that started it, over which descriptors will come.
+pub(super) fn settle_without_descriptors(
+    options: ProcessOptions,
+    name: &CStr,
+    calls: Option<ChildCalls>,
+) -> Result<UnixStream, Failure> {
+    let stream = parent()?;
+    confine(options, name, calls)?;
+    Ok(stream)
+}
+
+/// The descriptors that come next over the stream; `None` at its end.
+pub(super) fn next_descriptors(stream: &UnixStream) -> io::Result<Option<Vec<OwnedFd>>> {
+    match handover::receive(stream) {
+        Ok((_, descriptors)) => Ok(Some(descriptors)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn confine(options: ProcessOptions, name: &CStr, calls: Option<ChildCalls>) -> Result<(), Failure> {
     // The main process decides when key exchange ends. A terminal sends signals to all processes.
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: ignoring a signal runs no code.
@@ -37,8 +63,7 @@ pub(super) fn settle(
     let _ = rustix::thread::set_name(name);
     let calls = calls.filter(|_| !options.no_privilege_drop);
     let warn: dataplane::io::Warn = Arc::new(|words: &str| eprintln!("esplanade: {words}"));
-    privileges::confine_child(calls, &warn).map_err(Failure::new)?;
-    Ok((stream, descriptors))
+    privileges::confine_child(calls, &warn).map_err(Failure::new)
 }
 
 /// Standard input, if it is a stream socket: these subcommands are not for people.

@@ -17,6 +17,8 @@ pub(crate) struct Link {
     ike: Channel,
     keys: Channel,
     events: OwnedFd,
+    /// Whether [`Link::as_fd`] shows room in the stream to either process.
+    watches_room: [bool; 2],
     /// Sets of secrets that the key process has not confirmed.
     unconfirmed: usize,
     /// What follows an unconfirmed set.
@@ -29,6 +31,7 @@ impl Link {
             ike: Channel::new(ike)?,
             keys: Channel::new(keys)?,
             events: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            watches_room: [false; 2],
             unconfirmed: 0,
             held: VecDeque::new(),
         };
@@ -53,14 +56,22 @@ impl Link {
         self.send(ToIke::Configure(configuration))
     }
 
-    /// Queues a message to the ike process. False: it is gone, or does not read.
+    /// Sends a message to the ike process. False: it is gone, or does not read.
     pub(crate) fn send(&mut self, message: ToIke) -> bool {
-        let queued = if self.unconfirmed > 0 {
-            self.held.push_back(message);
-            self.held.len() <= MAX_HELD_MESSAGES
-        } else {
-            self.ike.push(&message).is_ok()
-        };
+        self.send_all([message])
+    }
+
+    /// Sends several at once.
+    pub(crate) fn send_all(&mut self, messages: impl IntoIterator<Item = ToIke>) -> bool {
+        let mut queued = true;
+        for message in messages {
+            queued &= if self.unconfirmed > 0 {
+                self.held.push_back(message);
+                self.held.len() <= MAX_HELD_MESSAGES
+            } else {
+                self.ike.push(&message).is_ok()
+            };
+        }
         queued && self.go_on().is_ok()
     }
 
@@ -98,8 +109,13 @@ impl Link {
     fn go_on(&mut self) -> io::Result<()> {
         for (number, channel) in [&mut self.ike, &mut self.keys].into_iter().enumerate() {
             channel.flush()?;
+            let waits = channel.waiting_bytes() > 0;
+            let watches = &mut self.watches_room[number];
+            if std::mem::replace(watches, waits) == waits {
+                continue;
+            }
             let mut flags = epoll::EventFlags::IN;
-            flags.set(epoll::EventFlags::OUT, channel.waiting_bytes() > 0);
+            flags.set(epoll::EventFlags::OUT, waits);
             let data = epoll::EventData::new_u64(number as u64);
             epoll::modify(&self.events, &*channel, data, flags)?;
         }

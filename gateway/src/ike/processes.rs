@@ -2,12 +2,13 @@
 
 use super::inherited::ProcessOptions;
 use super::link::Link;
-use super::starter::{START, spawn};
+use super::starter::spawn;
 use crate::failure::Failure;
 use crate::handover;
-use dataplane::io::udp::open_ike;
+use dataplane::io::udp::{FirstSocket, open_ike};
 use dataplane::io::{Family, OpenError, PmtuCache, SocketOpener, SocketOptions, Warn};
-use std::io::{self, Write};
+use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const PORT_TIMEOUT: Duration = Duration::from_secs(2);
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the sockets and the processes need.
-pub(crate) struct Setup<'a> {
+pub(crate) struct Setup {
     /// The mark of outer packets.
     pub mark: u32,
     /// How sockets are opened, if not in this network namespace.
@@ -35,26 +36,27 @@ pub(crate) struct Setup<'a> {
     /// Whether the processes are restricted to their system calls.
     pub no_privilege_drop: bool,
     /// Receives what works less well than it should.
-    pub warn: &'a Warn,
+    pub warn: Warn,
 }
 
-/// The process that starts the others, and keeps their sockets.
+/// The process that starts the others, and their sockets.
 pub(crate) struct Processes {
     starter: UnixStream,
+    setup: Setup,
+    /// None before the first peer.
+    sockets: Vec<OwnedFd>,
 }
 
 impl Processes {
-    /// Opens the sockets, and starts the starter: before privileges are dropped, and before the data plane's sockets.
-    pub(crate) fn prepare(setup: Setup<'_>) -> Result<Self, Failure> {
+    /// Starts the starter: before privileges are dropped.
+    pub(crate) fn prepare(setup: Setup) -> Result<Self, Failure> {
         let options = ProcessOptions {
             no_privilege_drop: setup.no_privilege_drop,
         };
-        let sockets = open(&setup)?;
         let begin = || -> io::Result<UnixStream> {
             let (starter, theirs) = UnixStream::pair()?;
             // It ends with this process; nothing waits for it.
             drop(spawn("ike-starter", theirs, options)?);
-            handover::send(&starter, &sockets)?;
             starter.set_read_timeout(Some(START_TIMEOUT))?;
             Ok(starter)
         };
@@ -63,28 +65,82 @@ impl Processes {
                 "cannot start the processes of key exchange: {error}"
             ))
         })?;
-        Ok(Self { starter })
+        Ok(Self {
+            starter,
+            setup,
+            sockets: Vec::new(),
+        })
+    }
+
+    /// Opens the sockets, unless they are open: with the first peer, so that a gateway without peers leaves the ports
+    /// to other programs. `first`: which socket of each family has port 4500 first.
+    pub(crate) fn open_sockets(
+        &mut self,
+        first: impl Fn(Family) -> FirstSocket,
+    ) -> Result<(), Failure> {
+        if self.sockets.is_empty() {
+            self.sockets = open(&self.setup, first)?;
+        }
+        Ok(())
+    }
+
+    /// Whether messages of key exchange can be sent and received.
+    pub(crate) fn has_sockets(&self) -> bool {
+        !self.sockets.is_empty()
     }
 
     /// Starts the ike process and the key process, and ends those that were started before.
-    pub(crate) fn start(&self) -> io::Result<Link> {
-        (&self.starter).write_all(&[START])?;
+    pub(crate) fn start(&self) -> Result<Link, StartError> {
+        handover::send(&self.starter, &self.sockets)?;
         let (_, ends) = handover::receive(&self.starter)?;
         let [ike, keys] = <[OwnedFd; 2]>::try_from(ends)
             .map_err(|_| io::Error::other("the processes of key exchange did not start"))?;
-        Link::new(ike.into(), keys.into())
+        Ok(Link::new(ike.into(), keys.into())?)
     }
 }
 
-fn open(setup: &Setup<'_>) -> Result<Vec<OwnedFd>, Failure> {
-    let mut options = SocketOptions::new(PmtuCache::default(), Arc::clone(setup.warn));
+/// Why the processes do not run.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The starter has ended, and this process may not start another one.
+    StarterHasEnded,
+    /// This time it failed.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::UnexpectedEof => Self::StarterHasEnded,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StarterHasEnded => f.write_str(
+                "their starter has ended, and a running gateway may not start programs: restart it (`esplanade restart`, \
+                 or systemctl restart)",
+            ),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+fn open(setup: &Setup, first: impl Fn(Family) -> FirstSocket) -> Result<Vec<OwnedFd>, Failure> {
+    let mut options = SocketOptions::new(PmtuCache::default(), Arc::clone(&setup.warn));
     options.mark = Some(setup.mark);
     options.opener.clone_from(&setup.opener);
     options.device.clone_from(&setup.device);
     let mut sockets = Vec::new();
     for family in [Family::V4, Family::V6] {
         for port in PORTS {
-            match patiently(|| open_ike(family, port, setup.coalesces, &options)) {
+            let open = || open_ike(family, port, setup.coalesces, first(family), &options);
+            match patiently(open) {
                 Ok(socket) => sockets.push(socket),
                 Err(error @ OpenError::PortTaken { .. }) => {
                     return Err(Failure::new(format!(

@@ -1,32 +1,28 @@
 //! The process that starts the two others, as often as the main process asks: the main process itself may not start
 //! programs any more, nor may an intruder in it choose one.
 //!
-//! It reads single bytes and has no capability. It ends with the main process, and the two others end with it.
+//! It takes sockets, reads nothing, and has no capability. It ends with the main process, and the two others end with
+//! it.
 
-use super::inherited::{ProcessOptions, settle};
+use super::inherited::{ProcessOptions, next_descriptors, settle_without_descriptors};
 use crate::failure::Failure;
 use crate::handover;
-use std::io::{self, Read};
+use crate::privileges::ChildCalls;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-
-/// Starts the two processes once.
-pub(super) const START: u8 = b's';
 
 /// The program that runs, whatever has become of its file.
 pub(super) const OURSELVES: &str = "/proc/self/exe";
 
 /// `esplanade ike-starter`.
 pub(crate) fn starter(options: ProcessOptions) -> Result<(), Failure> {
-    let (mut main, sockets) = settle(options, c"ike-starter", None)?;
+    let main = settle_without_descriptors(options, c"ike-starter", Some(ChildCalls::Starter))?;
     let mut running: Vec<Child> = Vec::new();
-    let mut order = [0];
-    while main.read(&mut order).map_err(Failure::new)? == 1 {
-        if order != [START] {
-            continue;
-        }
+    // Each message has the sockets, and starts the two processes once.
+    while let Some(sockets) = next_descriptors(&main).map_err(Failure::new)? {
         end(&mut running);
         let started = start(options, &sockets, &mut running);
         let ends = started.unwrap_or_else(|error| {

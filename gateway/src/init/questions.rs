@@ -21,7 +21,7 @@ struct Question {
     /// What is asked.
     text: &'static str,
     /// Why an answer cannot be taken.
-    check: fn(&str) -> Result<(), String>,
+    check: fn(&str) -> Result<(), Failure>,
 }
 
 impl<'a> Questions<'a> {
@@ -37,26 +37,27 @@ impl<'a> Questions<'a> {
         question: &Question,
         default: Option<&str>,
     ) -> Result<String, Failure> {
-        let refused = |why: &str| Failure::new(format!("{}: {why}", question.option));
+        let refused =
+            |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", question.option));
         if let Some(given) = given {
             (question.check)(given).map_err(|why| refused(&why))?;
             return Ok(given.to_owned());
         }
         let Some((input, output)) = &mut self.0 else {
             return default.map(str::to_owned).ok_or_else(|| {
-                refused("this is not known; give the option, or run `esplanade init` on a terminal, where it asks")
+                refused(&"this is not known; give the option, or run `esplanade init` on a terminal, where it asks")
             });
         };
         loop {
             let hint = default.map_or_else(String::new, |default| format!(" [{default}]"));
             let asked = write!(output, "{}{hint}: ", question.text).and_then(|()| output.flush());
-            asked.map_err(|error| refused(&error.to_string()))?;
+            asked.map_err(|error| refused(&error))?;
             let mut line = String::new();
             let read = input
                 .read_line(&mut line)
-                .map_err(|error| refused(&error.to_string()))?;
+                .map_err(|error| refused(&error))?;
             if read == 0 {
-                return Err(refused("no answer; nothing was written"));
+                return Err(refused(&"no answer; nothing was written"));
             }
             let answer = match (line.trim(), default) {
                 ("", Some(default)) => default.to_owned(),
@@ -152,7 +153,7 @@ fn split(networks: &str) -> Vec<String> {
 }
 
 /// Part of a file's name too.
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), Failure> {
     let is_good = (1..=11).contains(&name.len())
         && name
             .chars()
@@ -160,41 +161,45 @@ fn check_name(name: &str) -> Result<(), String> {
         && !name.starts_with('-');
     match is_good {
         true => Ok(()),
-        false => Err("write up to 11 letters, digits and dashes".to_owned()),
+        false => Err(Failure::new("write up to 11 letters, digits and dashes")),
     }
 }
 
-fn check_address(word: &str) -> Result<(), String> {
+fn check_address(word: &str) -> Result<(), Failure> {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     let looks_like_address = word
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
     match word.parse::<IpAddr>().is_ok() || (!looks_like_address && word.chars().all(is_name)) {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(Failure::new(format!(
             "write an address such as 192.0.2.1, a host name, or `{ANY}`"
-        )),
+        ))),
     }
 }
 
-fn check_identity(word: &str) -> Result<(), String> {
+fn check_identity(word: &str) -> Result<(), Failure> {
     match word.parse::<Pattern>() {
         Ok(Pattern::Exactly(Identity::Fqdn(name))) if name == ANY => {
-            Err("write one identity".to_owned())
+            Err(Failure::new("write one identity"))
         }
         Ok(Pattern::Exactly(_)) => Ok(()),
-        Ok(_) => Err("write one identity: with a pre-shared key each peer has its own".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Ok(_) => Err(Failure::new(
+            "write one identity: with a pre-shared key each peer has its own",
+        )),
+        Err(error) => Err(Failure::new(error)),
     }
 }
 
-fn check_networks(words: &str) -> Result<(), String> {
+fn check_networks(words: &str) -> Result<(), Failure> {
     let words = split(words);
     if words.is_empty() {
-        return Err("write at least one network, such as 10.1.0.0/16".to_owned());
+        return Err(Failure::new(
+            "write at least one network, such as 10.1.0.0/16",
+        ));
     }
     words.iter().try_for_each(|word| match network(word) {
         Ok(_) => Ok(()),
-        Err(wrong) => Err(format!("{}; {}", wrong.message, wrong.advice)),
+        Err(wrong) => Err(Failure::new(format!("{}; {}", wrong.message, wrong.advice))),
     })
 }

@@ -11,7 +11,7 @@ use super::{Plane, Unsupported, check};
 use crate::state::{Numbers, Pending};
 use arc_swap::ArcSwap;
 use ipsec::command::{Answer, Command, Refused};
-use ipsec::database::{Database, Snapshot};
+use ipsec::database::{Database, KeptInterface, Snapshot};
 use ipsec::sa::{LifetimeEvent, SaConfig, SaId};
 use std::io;
 use std::net::IpAddr;
@@ -26,6 +26,11 @@ pub(crate) trait Kernel {
     /// The addresses at which protected packets arrive.
     fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
         Ok(Vec::new())
+    }
+
+    /// Makes the devices of a snapshot.
+    fn open_devices(&mut self, _: &Snapshot) -> io::Result<()> {
+        Ok(())
     }
 
     /// Updates drop rules, routes, devices and sockets. On an error the old ones are in force again, or everything is
@@ -112,6 +117,18 @@ impl<K: Kernel> OwnPlane<K> {
         };
         self.behind = followed.is_err();
         (events, followed)
+    }
+
+    /// Makes the devices that exist without associations too. If one cannot be made, the old ones stay; what was made
+    /// beside them is removed with the next change.
+    pub(crate) fn keep_interfaces(&mut self, kept: &[KeptInterface]) -> io::Result<()> {
+        let mut draft = self.database.clone();
+        if draft.keep_interfaces(kept) {
+            self.kernel.open_devices(&draft.snapshot())?;
+            self.database = draft;
+            self.publish();
+        }
+        Ok(())
     }
 
     /// Updates the kernel's side after addresses or paths have changed.

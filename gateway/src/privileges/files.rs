@@ -15,6 +15,7 @@ use std::path::Path;
 
 /// `LANDLOCK_ACCESS_FS_*` of `linux/landlock.h`.
 mod right {
+    pub(super) const EXECUTE: u64 = 1;
     pub(super) const WRITE: u64 = 1 << 1;
     pub(super) const READ: u64 = 1 << 2;
     pub(super) const LIST: u64 = 1 << 3;
@@ -88,6 +89,14 @@ impl AllowedFiles {
         ] {
             places.reach(Path::new(path), rights);
         }
+        places
+    }
+
+    /// Every file may be read and run, and none written but `/dev/null`.
+    pub(super) fn to_start_programs() -> Self {
+        let mut places = Self::default();
+        places.reach(Path::new("/"), right::READ | right::LIST | right::EXECUTE);
+        places.reach(Path::new("/dev/null"), right::READ | right::WRITE);
         places
     }
 

@@ -36,6 +36,8 @@ pub(crate) fn combined_plan(one: &Plan, other: &Plan) -> Plan {
         senders: one.senders.and(&other.senders),
         gateway_peers: &one.gateway_peers | &other.gateway_peers,
         exchanges_keys: one.exchanges_keys || other.exchanges_keys,
+        // What enters a device of either is judged by the gateway; it leaves no other way.
+        devices: &one.devices | &other.devices,
     }
 }
 

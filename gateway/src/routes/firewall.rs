@@ -51,8 +51,8 @@ pub(crate) fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
     if let Some(device) = site.forward() {
         chains.push(forwarded(device, plan));
     }
-    if let Some(tun) = site.tun() {
-        chains.push(rerouting(site, tun, plan));
+    if site.tun().is_some() {
+        chains.push(rerouting(site, plan));
         chains.extend(marking(site, plan));
     }
     Ruleset {
@@ -79,9 +79,15 @@ fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<R
     }
 }
 
-/// The devices that lead to no network: the TUN device, if there is one, and the loopback device.
-fn inside(site: &Site) -> impl Iterator<Item = &str> {
-    site.tun().into_iter().chain(["lo"])
+/// The devices that lead to no network: those of the tunnel, if there are any, and the loopback device.
+fn inside<'a>(site: &'a Site, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
+    of_tunnel(site, plan).chain(["lo"])
+}
+
+/// The devices whose packets follow the policies.
+fn of_tunnel<'a>(site: &'a Site, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
+    let of_peers = plan.devices.iter().map(|name| &**name);
+    site.tun().into_iter().chain(of_peers)
 }
 
 /// Runs before source NAT (100), after everything else that may change an address or mark.
@@ -89,7 +95,7 @@ fn leaving(site: &Site, plan: &Plan) -> Chain {
     let mut rules = unmatched(&plan.leaving, drops);
     rules.push(
         when()
-            .device(Field::OutDevice, inside(site), false)
+            .device(Field::OutDevice, inside(site, plan), false)
             .accept(),
     );
     rules.extend(our_own(site, plan));
@@ -121,7 +127,9 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
     }
     rules.extend(unmatched(&plan.arriving, drops));
     rules.extend([
-        when().device(Field::InDevice, inside(site), false).accept(),
+        when()
+            .device(Field::InDevice, inside(site, plan), false)
+            .accept(),
         when().protocols(&[ESP, AH]).accept(),
         // IPv6 reassembles after this hook; all fragments of one packet have the same next header.
         when()
@@ -155,7 +163,11 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
 }
 
 fn passing(site: &Site, plan: &Plan) -> Chain {
-    let from_tun = |tun| when().device(Field::InDevice, [tun], false).accept();
+    let from_tun = |_| {
+        when()
+            .device(Field::InDevice, of_tunnel(site, plan), false)
+            .accept()
+    };
     let mut rules = clamping(site, plan);
     if let Some([here, onward]) = direction_devices(site, plan) {
         rules.extend(one_way(&here, &onward, REFUSED[1]));
@@ -211,7 +223,8 @@ fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
 /// A local socket without a bound address gets its source address only after the routing rules were looked up. This
 /// chain sets a mark, so that the kernel looks them up again and routes the packet into the tunnel. Bypassed traffic
 /// that a coarser rule led into the tunnel is routed out of it in the same way.
-fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
+fn rerouting(site: &Site, plan: &Plan) -> Chain {
+    let by_tunnel = |negated| when().device(Field::OutDevice, of_tunnel(site, plan), negated);
     let mut rules = unmatched(&plan.leaving, |_| true);
     rules.extend([
         when().device(Field::OutDevice, ["lo"], false).accept(),
@@ -222,8 +235,8 @@ fn rerouting(site: &Site, tun: &str, plan: &Plan) -> Chain {
     for entry in &plan.leaving {
         for condition in conditions(entry) {
             let astray = match entry.verdict {
-                Disposition::Protect => Some(when().device(Field::OutDevice, [tun], true)),
-                Disposition::Bypass => Some(when().device(Field::OutDevice, [tun], false)),
+                Disposition::Protect => Some(by_tunnel(true)),
+                Disposition::Bypass => Some(by_tunnel(false)),
                 Disposition::Discard => None,
             };
             let Some(mut astray) = astray else {
@@ -262,17 +275,21 @@ fn marked(site: &Site, verdict: Disposition, condition: Rule) -> Rule {
 
 /// Clamps the MSS in SYN segments without RST, by the TUN device in either direction.
 fn clamping(site: &Site, plan: &Plan) -> Vec<Rule> {
-    let Some(tun) = site.tun() else {
+    if site.tun().is_none() {
         return Vec::new();
-    };
+    }
+    let tunnel: Vec<_> = of_tunnel(site, plan).collect();
     let devices = direction_devices(site, plan);
     let onward = devices
         .as_ref()
-        .map(|[_, onward]| (Field::InDevice, &**onward));
-    let ways = [(Field::InDevice, tun), (Field::OutDevice, tun)];
-    let rules = ways.into_iter().chain(onward).map(|(way, device)| {
+        .map(|[_, onward]| (Field::InDevice, vec![&**onward]));
+    let ways = [
+        (Field::InDevice, tunnel.clone()),
+        (Field::OutDevice, tunnel),
+    ];
+    let rules = ways.into_iter().chain(onward).map(|(way, devices)| {
         when()
-            .device(way, [device], false)
+            .device(way, devices, false)
             .protocols(&[TCP])
             .bits(Field::TcpFlags, &[0x06], &[0x02], false)
             .and(Term::ClampSegments)

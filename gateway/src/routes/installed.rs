@@ -19,7 +19,7 @@ use super::firewall::tables::Firewall;
 use super::netlink::Netlink;
 use super::nftables::TableFamily;
 use super::plan::{Family, Plan};
-use super::tables::{Tables, ignore_absent};
+use super::tables::{Exits, Tables, ignore_absent};
 use std::io;
 
 /// How messages name the drop rules after packet rings.
@@ -84,10 +84,10 @@ impl Installed {
         for rule in self.tables.rules(self.site.first_preference())? {
             self.tables.delete_rule(&rule).or_else(ignore_absent)?;
         }
-        let tun = self.tun_index()?;
-        for route in self.tables.routes(self.site.table(), tun)? {
+        let exits = self.exits()?;
+        for route in self.tables.routes(self.site.table(), &exits)? {
             self.tables
-                .delete_route(self.site.table(), tun, &route)
+                .delete_route(self.site.table(), &exits, &route)
                 .or_else(ignore_absent)?;
         }
         for (_, index) in self.tables.links_called(&self.site.alias())? {
@@ -165,6 +165,11 @@ impl<T: Tables> Installed<T> {
             return Ok(());
         }
         let closed = match &self.plan {
+            Some(old) if self.closed.is_none() && old.drops_as(plan) => {
+                // The barriers are the same for both: an association came or went, and its MTU with it.
+                let old = old.clone();
+                return self.lead_otherwise(&old, plan);
+            }
             Some(old) => combined_plan(old, plan),
             None => plan.clone(),
         };
@@ -177,6 +182,20 @@ impl<T: Tables> Installed<T> {
         self.plan = Some(plan.clone());
         self.closed = None;
         Ok(())
+    }
+
+    /// Puts the routes of a plan that differ from those in force. What other programs have deleted is not looked for
+    /// here: the watch restores it.
+    fn lead_otherwise(&mut self, before: &Plan, plan: &Plan) -> io::Result<()> {
+        let outcome = self.put_changed_routes(before, plan);
+        if outcome.is_ok() {
+            self.plan = Some(plan.clone());
+        } else {
+            self.closed = Some(plan.clone());
+            // If the rollback fails, the watch repeats it; until then the same traffic is dropped.
+            let _ = self.settle();
+        }
+        outcome
     }
 
     fn change(&mut self, closed: &Plan, plan: &Plan) -> io::Result<()> {
@@ -361,11 +380,9 @@ impl<T: Tables> Installed<T> {
         }
     }
 
-    fn tun_index(&mut self) -> io::Result<Option<u32>> {
-        match self.site.tun() {
-            Some(tun) => self.tables.device(tun),
-            None => Ok(None),
-        }
+    /// The TUN device and the gateway's further ones.
+    fn exits(&mut self) -> io::Result<Exits> {
+        self.tables.exits(self.site.tun(), &self.site.alias())
     }
 
     /// Whether routing rules of this gateway are present, from this or an earlier run.

@@ -4,6 +4,7 @@ use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
 use ipsec::sa::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Numbers of the IP protocols that have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
 pub(crate) const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
@@ -31,23 +32,38 @@ pub(crate) struct Entry {
     /// Whether its packets must not be fragmented before they are protected, however large (RFC 4301 4.1: transport
     /// mode does not apply to fragments); the outer packet is fragmented instead.
     pub whole: bool,
+    /// The device of the peer whose traffic it is, if it is protected outbound traffic that has one.
+    pub device: Option<Arc<str>>,
 }
 
 /// Size limit towards a destination.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fit {
     /// The largest packet, if known.
     pub mtu: Option<u32>,
     /// Whether larger ones are not fragmented before they are protected.
     pub whole: bool,
+    /// The device into which the destination's own policies lead, if they agree.
+    pub device: Option<Arc<str>>,
 }
 
 impl Fit {
-    /// The limit that satisfies both.
-    fn and(self, other: Self) -> Self {
+    /// The limit that satisfies both; the device stays.
+    fn and(self, other: &Self) -> Self {
         Self {
             mtu: self.mtu.into_iter().chain(other.mtu).min(),
             whole: self.whole && other.whole,
+            device: self.device,
+        }
+    }
+
+    /// Of two policies for one destination. Without a common device the gateway's first one takes their traffic: the
+    /// policies decide where it leaves.
+    fn beside(self, other: Self) -> Self {
+        let device = self.device.clone().filter(|_| self.device == other.device);
+        Self {
+            device,
+            ..self.and(&other)
         }
     }
 }
@@ -75,6 +91,9 @@ pub(crate) struct Plan {
     /// Whether the gateway exchanges keys itself: then its packets from [`IKE_PORTS`] pass between any addresses,
     /// because peers may be anywhere, and those to these ports arrive.
     pub exchanges_keys: bool,
+    /// The devices of peers into which policies lead: their packets are checked against the same policies as those of
+    /// the first device.
+    pub devices: BTreeSet<Arc<str>>,
 }
 
 /// UDP ports of key exchange (RFC 7296 2).
@@ -132,6 +151,7 @@ impl Plan {
             verdict,
             mtu: mtu.filter(|_| verdict == Disposition::Protect),
             whole: is_transport(&policy.action) && policy.selector.source.address.is_ipv4(),
+            device: policy.device.clone(),
         };
         match policy.direction {
             Direction::Out => self.leaving.push(entry),
@@ -148,6 +168,41 @@ impl Plan {
             plan.push(policy, true, None);
         }
         plan
+    }
+
+    /// Whether another plan drops the same, and leads the same to the same places: they differ at most in the size of
+    /// packets that fit.
+    pub(crate) fn drops_as(&self, other: &Self) -> bool {
+        let same = |one: &[Entry], other: &[Entry]| {
+            let mut both = one.iter().zip(other);
+            one.len() == other.len()
+                && both.all(|(one, other)| {
+                    (one.selector, one.verdict, one.whole)
+                        == (other.selector, other.verdict, other.whole)
+                })
+        };
+        let Self {
+            leaving,
+            arriving,
+            passing,
+            has_direction_devices,
+            udp_ports,
+            gateway_peers,
+            outer,
+            senders,
+            exchanges_keys,
+            devices,
+        } = other;
+        same(&self.leaving, leaving)
+            && same(&self.arriving, arriving)
+            && same(&self.passing, passing)
+            && self.has_direction_devices == *has_direction_devices
+            && self.udp_ports == *udp_ports
+            && self.gateway_peers == *gateway_peers
+            && self.outer == *outer
+            && self.senders == *senders
+            && self.exchanges_keys == *exchanges_keys
+            && self.devices == *devices
     }
 
     /// Whether there are `out` policies of this family, which need routing rules.
@@ -181,8 +236,10 @@ impl Plan {
             let inside = own
                 .range((family, address, len)..)
                 .take_while(|((_, other, _), _)| Prefix { address, len }.contains(*other));
-            let fits = wider.chain(inside.map(|(_, fit)| fit));
-            let fit = fits.copied().reduce(Fit::and).unwrap_or_default();
+            let own = own.get(&(family, address, len)).cloned();
+            let fit = wider
+                .chain(inside.map(|(_, fit)| fit))
+                .fold(own.unwrap_or_default(), Fit::and);
             ((family, address, len), fit)
         });
         shared.collect()
@@ -202,9 +259,10 @@ impl Plan {
             let fit = Fit {
                 mtu: entry.mtu,
                 whole: entry.whole,
+                device: entry.device.clone(),
             };
             own.entry((family, address, len))
-                .and_modify(|before| *before = before.and(fit))
+                .and_modify(|before| *before = before.clone().beside(fit.clone()))
                 .or_insert(fit);
         }
         own

@@ -13,6 +13,7 @@ use super::{PREFERENCES_PER_SITE, Site};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Upper};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// The protocol number that identifies the gateway's rules and routes (shown by `ip rule`; not assigned otherwise).
 pub(crate) const OWNER: u8 = 229;
@@ -63,8 +64,8 @@ pub(crate) struct Route {
     pub family: Family,
     /// Destination.
     pub destination: Prefix,
-    /// Whether it leads to the TUN device; otherwise it is "unreachable".
-    pub by_tun: bool,
+    /// The device that it leads to; without one it is "unreachable".
+    pub device: Option<Arc<str>>,
     /// The largest packet that fits.
     pub mtu: Option<u32>,
     /// Larger packets are routed there too, and not fragmented; only TCP's MSS is limited to what fits.
@@ -176,7 +177,7 @@ fn uppers(entry: &Entry) -> Vec<(Option<u8>, Option<u16>, Option<u16>)> {
 }
 
 /// All routes of the gateway's table. The "unreachable" ones come first: they must exist before a rule leads there.
-pub(crate) fn routes(plan: &Plan) -> Vec<Route> {
+pub(crate) fn routes(site: &Site, plan: &Plan) -> Vec<Route> {
     let mut routes: Vec<_> = [
         (Family::V4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         (Family::V6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
@@ -186,19 +187,22 @@ pub(crate) fn routes(plan: &Plan) -> Vec<Route> {
     .map(|(family, address)| Route {
         family,
         destination: Prefix { address, len: 0 },
-        by_tun: false,
+        device: None,
         mtu: None,
         whole: false,
         metric: LAST_METRIC,
     })
     .collect();
+    let Some(tun) = site.tun().map(Arc::<str>::from) else {
+        return routes;
+    };
     for ((family, address, len), fit) in plan.destinations() {
         routes.push(Route {
             family,
             destination: Prefix { address, len },
-            by_tun: true,
-            mtu: fit.mtu,
             whole: fit.whole && fit.mtu.is_some(),
+            device: Some(fit.device.unwrap_or_else(|| Arc::clone(&tun))),
+            mtu: fit.mtu,
             metric: 1024,
         });
     }
@@ -206,162 +210,4 @@ pub(crate) fn routes(plan: &Plan) -> Vec<Route> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::DEFAULT_MARK;
-    use super::super::plan::tests::entry;
-    use super::*;
-
-    fn site() -> Site {
-        Site::new("esp0", None, DEFAULT_MARK).unwrap()
-    }
-
-    fn plan(leaving: Vec<Entry>) -> Plan {
-        Plan {
-            leaving,
-            ..Plan::default()
-        }
-    }
-
-    #[test]
-    fn outer_packets_leave_the_block_before_any_policy_is_asked() {
-        let plan = plan(vec![entry(
-            "10.1.0.0/24",
-            "10.2.0.0/24",
-            Upper::Any,
-            Disposition::Protect,
-        )]);
-        let rules = rules(&site(), &plan);
-        assert_eq!(rules.len(), 4);
-        assert_eq!(rules[0].mark, Some(DEFAULT_MARK));
-        assert_eq!(rules[0].action, RuleAction::Goto(10_999));
-        assert_eq!(rules[2].action, RuleAction::Lookup(4500));
-        assert_eq!(rules[3].action, RuleAction::Nothing);
-        assert!(rules.is_sorted_by_key(|rule| rule.preference));
-    }
-
-    #[test]
-    fn the_order_of_policies_is_the_order_of_preferences() {
-        let ssh = Upper::Protocol {
-            number: 6,
-            source_port: None,
-            destination_port: Some(22),
-        };
-        let plan = plan(vec![
-            entry("10.1.0.0/24", "10.2.0.0/24", ssh, Disposition::Bypass),
-            entry(
-                "10.1.0.9/32",
-                "10.3.0.0/24",
-                Upper::Any,
-                Disposition::Discard,
-            ),
-            entry(
-                "10.1.0.0/24",
-                "10.2.0.0/24",
-                Upper::Any,
-                Disposition::Protect,
-            ),
-        ]);
-        let rules = rules(&site(), &plan);
-        let actions: Vec<_> = rules[2..5].iter().map(|rule| rule.action).collect();
-        assert_eq!(
-            actions,
-            [
-                RuleAction::Goto(10_999),
-                RuleAction::Drop,
-                RuleAction::Lookup(4500)
-            ]
-        );
-        assert_eq!(rules[2].destination_port, Some(22));
-    }
-
-    #[test]
-    fn what_is_discarded_on_the_way_of_protected_traffic_is_led_to_the_device_too() {
-        let udp = Upper::Protocol {
-            number: 17,
-            source_port: None,
-            destination_port: None,
-        };
-        let plan = plan(vec![
-            entry("10.1.0.0/24", "10.2.0.7/32", udp, Disposition::Discard),
-            entry(
-                "10.1.0.0/24",
-                "10.2.0.0/24",
-                Upper::Any,
-                Disposition::Protect,
-            ),
-        ]);
-        let rules = rules(&site(), &plan);
-        assert_eq!(rules[2].action, RuleAction::Lookup(4500));
-    }
-
-    #[test]
-    fn ports_without_a_protocol_become_one_rule_for_each_protocol_that_has_ports() {
-        let dns = Upper::Ports {
-            source_port: None,
-            destination_port: Some(53),
-        };
-        let plan = plan(vec![entry(
-            "::/0",
-            "2001:db8::/32",
-            dns,
-            Disposition::Protect,
-        )]);
-        let rules = rules(&site(), &plan);
-        assert_eq!(rules.len(), 3 + WITH_PORTS.len());
-        assert!(rules.iter().all(|rule| rule.family == Family::V6));
-    }
-
-    #[test]
-    fn a_type_of_icmp_is_left_to_marks() {
-        let echo = Upper::Icmp {
-            number: 1,
-            kind: Some(8),
-            code: None,
-        };
-        let plan = plan(vec![entry(
-            "0.0.0.0/0",
-            "10.2.0.0/24",
-            echo,
-            Disposition::Protect,
-        )]);
-        assert!(plan.needs_marks());
-        assert_eq!(rules(&site(), &plan).len(), 3);
-    }
-
-    #[test]
-    fn more_policies_than_preferences_are_left_to_marks() {
-        let many = (0..2000).map(|_| {
-            entry(
-                "10.1.0.0/24",
-                "10.2.0.0/24",
-                Upper::Any,
-                Disposition::Protect,
-            )
-        });
-        let plan = plan(many.collect());
-        assert!(plan.needs_marks());
-        assert_eq!(rules(&site(), &plan).len(), 3);
-    }
-
-    #[test]
-    fn unreachable_stands_before_and_behind_the_device() {
-        let plan = plan(vec![
-            entry(
-                "10.1.0.0/24",
-                "10.2.0.0/24",
-                Upper::Any,
-                Disposition::Protect,
-            ),
-            entry(
-                "2001:db8:1::/48",
-                "2001:db8:2::/48",
-                Upper::Any,
-                Disposition::Protect,
-            ),
-        ]);
-        let routes = routes(&plan);
-        assert_eq!(routes.len(), 4);
-        assert!(!routes[0].by_tun && !routes[1].by_tun);
-        assert!(routes[2].by_tun && routes[2].metric < routes[0].metric);
-    }
-}
+mod tests;

@@ -2,29 +2,43 @@
 
 use super::netlink::Netlink;
 use super::steering::{Route, RoutingRule};
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
+
+/// The devices into which the gateway's routes may lead: name and index.
+pub(crate) type Exits = BTreeMap<Arc<str>, u32>;
 
 /// Reads and writes the gateway's rules and routes.
 pub(crate) trait Tables {
-    /// Index of the device of this name, if there is one.
-    fn device(&mut self, name: &str) -> io::Result<Option<u32>>;
+    /// The devices with this alias, and the one of this name: those that the gateway's routes may lead to.
+    fn exits(&mut self, tun: Option<&str>, alias: &str) -> io::Result<Exits>;
     /// The gateway's rules in the block of preferences that begins at `first`.
     fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>>;
     /// Adds a rule.
     fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
     /// Deletes a rule.
     fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
-    /// The gateway's routes in a table. `tun` is the index of the TUN device.
-    fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>>;
+    /// The gateway's routes in a table. Routes to other devices than `exits` are not the gateway's.
+    fn routes(&mut self, table: u32, exits: &Exits) -> io::Result<Vec<Route>>;
     /// Adds a route to a table, or replaces the one with this destination and metric.
-    fn put_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()>;
+    fn put_route(&mut self, table: u32, exits: &Exits, route: &Route) -> io::Result<()>;
     /// Deletes a route of a table.
-    fn delete_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()>;
+    fn delete_route(&mut self, table: u32, exits: &Exits, route: &Route) -> io::Result<()>;
 }
 
 impl Tables for Netlink {
-    fn device(&mut self, name: &str) -> io::Result<Option<u32>> {
-        self.link(name)
+    fn exits(&mut self, tun: Option<&str>, alias: &str) -> io::Result<Exits> {
+        let others = self.links_called(alias)?.into_iter();
+        let mut exits: Exits = others
+            .map(|(name, index)| (Arc::from(name), index))
+            .collect();
+        if let Some(tun) = tun
+            && let Some(index) = self.link(tun)?
+        {
+            exits.insert(tun.into(), index);
+        }
+        Ok(exits)
     }
 
     fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>> {
@@ -39,16 +53,16 @@ impl Tables for Netlink {
         Netlink::delete_rule(self, rule)
     }
 
-    fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
-        Netlink::routes(self, table, tun)
+    fn routes(&mut self, table: u32, exits: &Exits) -> io::Result<Vec<Route>> {
+        Netlink::routes(self, table, exits)
     }
 
-    fn put_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
-        Netlink::put_route(self, table, tun, route)
+    fn put_route(&mut self, table: u32, exits: &Exits, route: &Route) -> io::Result<()> {
+        Netlink::put_route(self, table, exits, route)
     }
 
-    fn delete_route(&mut self, table: u32, tun: Option<u32>, route: &Route) -> io::Result<()> {
-        Netlink::delete_route(self, table, tun, route)
+    fn delete_route(&mut self, table: u32, exits: &Exits, route: &Route) -> io::Result<()> {
+        Netlink::delete_route(self, table, exits, route)
     }
 }
 

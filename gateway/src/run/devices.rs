@@ -1,5 +1,5 @@
 //! Devices of associations with `-o interface=NAME`: made when the first one names it, kept as long as a route leads to
-//! it.
+//! it. Those of peers of IKE exist as long as the peer is configured.
 //!
 //! Fail closed: a device stays when its associations are deleted and when the gateway stops or is killed. A route to a
 //! device without a gateway loses traffic; if the route disappeared, the next matching route would carry the traffic
@@ -36,6 +36,28 @@ pub(super) struct Devices {
 struct Device {
     number: u32,
     mtu: u32,
+    kind: Kind,
+}
+
+/// Whose device it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Named by associations with keys set by hand.
+    ByHand,
+    /// A peer's, into which nothing leads but what others route there.
+    Peers,
+    /// A peer's, into which policies lead: as the gateway's first one it has no address.
+    Following,
+}
+
+impl Kind {
+    fn of(interface: &Interface) -> Self {
+        match (interface.is_kept, interface.follows_policies) {
+            (_, true) => Self::Following,
+            (true, false) => Self::Peers,
+            (false, false) => Self::ByHand,
+        }
+    }
 }
 
 impl Devices {
@@ -126,7 +148,7 @@ impl Devices {
         match (self.tunnels.get(interface.number), mtu) {
             (None, mtu) => {
                 let mtu = mtu.unwrap_or(MIN_MTU_BYTES);
-                let tun = self.make(&interface.name, mtu, netlink)?;
+                let tun = self.make(&interface.name, (mtu, Kind::of(interface)), netlink)?;
                 self.tunnels.set(interface.number, Some(Arc::new(tun)));
                 self.note(interface, mtu);
             }
@@ -187,7 +209,7 @@ impl Devices {
                 return Ok(());
             }
         }
-        let again = self.make(name, device.mtu, netlink)?;
+        let again = self.make(name, (device.mtu, device.kind), netlink)?;
         self.tunnels.set(device.number, Some(Arc::new(again)));
         Ok(())
     }
@@ -197,30 +219,42 @@ impl Devices {
     }
 
     fn note(&mut self, interface: &Interface, mtu: u32) {
-        let number = interface.number;
-        self.held
-            .insert(Arc::clone(&interface.name), Device { number, mtu });
+        let device = Device {
+            number: interface.number,
+            mtu,
+            kind: Kind::of(interface),
+        };
+        self.held.insert(Arc::clone(&interface.name), device);
     }
 
     /// A new device, or an existing one that this gateway left.
-    fn make(&self, name: &str, mtu: u32, netlink: &mut Netlink) -> io::Result<Tun> {
+    fn make(&self, name: &str, (mtu, kind): (u32, Kind), netlink: &mut Netlink) -> io::Result<Tun> {
         let known = netlink.link(name)?.is_some();
         let left_behind = netlink.links_called(&self.alias)?;
         if known && (name == self.first || !left_behind.iter().any(|(left, _)| left == name)) {
+            let (option, advice) = match kind {
+                Kind::ByHand => (format!("-o interface={name}"), "choose another name"),
+                Kind::Peers | Kind::Following => (
+                    "mode = \"route\"".to_owned(),
+                    "choose another name with `interface = \"…\"` in the peer",
+                ),
+            };
             return Err(io::Error::other(format!(
-                "`-o interface={name}`: a device of this name exists already and was not created by this gateway: \
-                 choose another name"
+                "`{option}`: a device of the name {name} exists already and was not created by this gateway: {advice}"
             )));
         }
         let options = TunOptions {
             mtu: mtu as u16,
             offloads: self.trains,
             persistent: true,
-            link_local: true,
+            link_local: kind != Kind::Following,
             ..TunOptions::named(name)
         };
         let tun = Tun::open(&options, &self.warn).map_err(io::Error::other)?;
         netlink.call_link(tun.index, &self.alias)?;
+        if kind != Kind::ByHand {
+            interface::prepare(name, &self.warn);
+        }
         Ok(tun)
     }
 }

@@ -15,13 +15,15 @@ use super::sockets::{self, Sockets};
 use super::{RunOptions, interface};
 use crate::failure::Failure;
 use crate::handover::{self, Inheritance, PassedDescriptors};
+use crate::memory;
 use crate::plane::{Kernel, Unsupported};
 use crate::routes::Site;
 use crate::routes::installed::Installed;
-use crate::routes::plan::{Family, Plan, Senders};
+use crate::routes::plan::{self, Plan, Senders};
 use arc_swap::ArcSwap;
 use dataplane::dummy;
-use dataplane::io::{PmtuCache, Waker, Warn};
+use dataplane::io::udp::FirstSocket;
+use dataplane::io::{Family, PmtuCache, Waker, Warn};
 use dataplane::iv::IvSource;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::{DataPlane, Ends, Hook, Totals};
@@ -103,10 +105,18 @@ impl Host {
         })
     }
 
-    /// Whether IKE negotiates keys, whose messages then pass the barriers.
-    pub(super) fn exchange_keys(&mut self, yes: bool) {
-        self.exchanges_keys = yes;
-        self.sockets.beside_ike = yes;
+    /// IKE negotiates keys, and its messages pass the barriers; or it may do so later (`sockets_are_open`: false).
+    pub(super) fn exchange_keys(&mut self, sockets_are_open: bool) {
+        self.exchanges_keys = sockets_are_open;
+        self.sockets.beside_ike = Some(match sockets_are_open {
+            true => FirstSocket::Ike,
+            false => FirstSocket::Esp,
+        });
+    }
+
+    /// Whether ESP has port 4500 already when the sockets of IKE are opened.
+    pub(super) fn first_socket(&self, family: Family) -> FirstSocket {
+        self.sockets.first_socket(family)
     }
 
     /// The kernel's tables.
@@ -282,13 +292,13 @@ impl Host {
             let forwards = |family| {
                 plan.passing.iter().any(|entry| {
                     let prefix = entry.selector.destination;
-                    let host = if family == Family::V4 { 32 } else { 128 };
+                    let host = if family == plan::Family::V4 { 32 } else { 128 };
                     entry.family() == Some(family) && prefix.len < host
                 })
             };
             interface::warn_without_forwarding(
-                forwards(Family::V4),
-                forwards(Family::V6),
+                forwards(plan::Family::V4),
+                forwards(plan::Family::V6),
                 &self.warn,
             );
         }
@@ -336,6 +346,10 @@ impl Kernel for Host {
         self.outside.netlink.addresses()
     }
 
+    fn open_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        self.open_all_devices(snapshot)
+    }
+
     fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let addresses = self.addresses()?;
         let needs = sockets::needs(snapshot, &addresses);
@@ -347,10 +361,14 @@ impl Kernel for Host {
             let (site, netlink) = self.installed.site_and_netlink();
             self.devices.open_direction_devices(site, netlink)?;
         }
-        self.open_devices(snapshot)?;
-        let plan = self.plan(snapshot, &needs);
-        self.installed.enforce(&plan)?;
-        self.plan = Some(plan);
+        self.open_all_devices(snapshot)?;
+        // The plan holds selectors and addresses, no keys.
+        memory::without_keys(|| {
+            let plan = self.plan(snapshot, &needs);
+            self.installed.enforce(&plan)?;
+            self.plan = Some(plan);
+            io::Result::Ok(())
+        })?;
         // The new plan is in force, so this error is only a warning; the next check of addresses tries again.
         let netlink = self.installed.netlink();
         if let Err(error) = self.devices.close(snapshot.interfaces(), netlink) {

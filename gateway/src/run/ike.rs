@@ -20,6 +20,8 @@ mod story;
 
 pub(super) use events::what;
 pub(super) use key_exchange::{AwaitedOutcome, KeyExchange, Waiting};
-pub(super) use peers::Change;
+pub(super) use networks::PeerDevice;
+pub(super) use peers::{Change, Peers, Replaced};
+pub(crate) use selectors::network_selectors;
 pub(super) use status::peers as peers_status;
 pub(super) use story::text as story_text;

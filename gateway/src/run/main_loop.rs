@@ -134,7 +134,9 @@ impl Gateway {
 
     /// Negotiates keys with peers.
     pub(super) fn exchange_keys(mut self, ike: Option<KeyExchange>) -> Self {
-        self.plane.kernel().exchange_keys(ike.is_some());
+        if let Some(ike) = &ike {
+            self.plane.kernel().exchange_keys(ike.has_sockets());
+        }
         self.ike = ike;
         self
     }

@@ -11,7 +11,9 @@ use dataplane::io::raw::{self, NativeProtocol};
 use dataplane::io::socket_sets::{
     Adder, MAX_SOURCES, PollableSource, SelectiveSink, SinkSet, SourceSet,
 };
-use dataplane::io::udp::{self, OffloadState, UdpOffloads, UdpOptions, UdpProbe, UdpStats};
+use dataplane::io::udp::{
+    self, FirstSocket, OffloadState, UdpOffloads, UdpOptions, UdpProbe, UdpStats,
+};
 use dataplane::io::{
     Family, MtuReportCheck, OpenError, OutOfBandSender, PmtuCache, SocketOptions, Waker, Warn,
 };
@@ -24,6 +26,9 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The port of ESP in UDP and of IKE (RFC 3948 2).
+const SHARED_PORT: u16 = 4500;
 
 /// The sockets that the associations of `snapshot` need on a host with these addresses.
 pub(super) fn needs(snapshot: &Snapshot, addresses: &[IpAddr]) -> BTreeSet<Need> {
@@ -74,7 +79,8 @@ pub(super) struct Sockets {
     options: SocketOptions,
     zero_checksum: bool,
     trains: bool,
-    pub(super) beside_ike: bool,
+    /// Set where IKE has port 4500 too, now or later: which of the two has it first.
+    pub(super) beside_ike: Option<FirstSocket>,
     /// The result of the UDP GSO/GRO probe, by family, once it was needed.
     trials: BTreeMap<bool, UdpProbe>,
     sources: Adder<dyn PollableSource>,
@@ -112,7 +118,7 @@ impl Sockets {
             options: socket,
             zero_checksum: options.zero_checksum,
             trains: !options.no_offloads,
-            beside_ike: false,
+            beside_ike: None,
             trials: BTreeMap::new(),
             sources: source.adder(),
             sinks: sink.adder(),
@@ -124,6 +130,19 @@ impl Sockets {
             inherited: BTreeMap::new(),
             held: Arc::default(),
         })
+    }
+
+    /// Which of the two sockets of IKE's port is there first, when that of IKE is opened now.
+    pub(super) fn first_socket(&self, family: Family) -> FirstSocket {
+        let v6 = family == Family::V6;
+        let esp = Need::Udp {
+            v6,
+            port: SHARED_PORT,
+        };
+        match self.bound.contains_key(&esp) {
+            true => FirstSocket::Esp,
+            false => FirstSocket::Ike,
+        }
     }
 
     /// Takes over the sockets of the previous gateway.
@@ -139,7 +158,10 @@ impl Sockets {
     /// How the socket of `need` is opened: the inherited one, or a new one. A duplicate of its descriptor is kept.
     fn options_for(&mut self, need: Need) -> SocketOptions {
         // Beside IKE the order of binding decides which socket gets what: a new one is bound.
-        let inherited = self.inherited.remove(&need).filter(|_| !self.beside_ike);
+        let inherited = self
+            .inherited
+            .remove(&need)
+            .filter(|_| self.beside_ike.is_none());
         let held = Arc::clone(&self.held);
         let (inherited, opener) = (Mutex::new(inherited), self.options.opener.clone());
         let mut options = self.options.clone();
@@ -208,7 +230,7 @@ impl Sockets {
         match need {
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
-                    beside_ike: self.beside_ike && port == 4500,
+                    beside_ike: self.beside_ike.filter(|_| port == SHARED_PORT),
                     port,
                     zero_checksum: self.zero_checksum,
                     offloads: self.trial(v6).offloads(),
@@ -333,68 +355,4 @@ fn family(v6: bool) -> Family {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ipsec::command::Command;
-    use ipsec::setkey::{Forwarding, NoNames, compile};
-
-    fn needs_of(text: &str, addresses: &[&str]) -> Vec<Need> {
-        let text = format!(
-            "{text} -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;"
-        );
-        let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
-        let Command::AddSa(config) = &lowered.commands[0] else {
-            panic!("another command");
-        };
-        let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
-        of_association(config, &addresses)
-    }
-
-    #[test]
-    fn the_local_port_is_the_one_of_our_end() {
-        let text = "add 192.0.2.1[4501] 192.0.2.2[4502] esp-udp 0x1001";
-        let port = |port| Need::Udp { v6: false, port };
-        assert_eq!(needs_of(text, &["192.0.2.1"]), [port(4501)]);
-        assert_eq!(needs_of(text, &["192.0.2.2"]), [port(4502)]);
-        assert_eq!(needs_of(text, &[]), [port(4502), port(4501)]);
-    }
-
-    #[test]
-    fn what_failed_its_trial_is_told_before_what_passed() {
-        let text = |segments, coalesces| {
-            trial_text(&UdpProbe {
-                segments,
-                coalesces,
-            })
-        };
-        assert_eq!(
-            text(OffloadState::Proven, OffloadState::Failed),
-            " (failed verification)"
-        );
-        assert_eq!(
-            text(OffloadState::Absent, OffloadState::Proven),
-            " (verified)"
-        );
-        let untried = text(OffloadState::Believed, OffloadState::Believed);
-        assert!(untried.contains("not verified"), "{untried}");
-        assert_eq!(text(OffloadState::Absent, OffloadState::Absent), "");
-    }
-
-    #[test]
-    fn native_esp_needs_a_socket_of_its_family() {
-        let text = "add 2001:db8::1 2001:db8::2 esp 0x1001";
-        assert_eq!(needs_of(text, &["2001:db8::1"]), [Need::Esp { v6: true }]);
-    }
-
-    #[test]
-    fn ah_is_sent_with_headers_of_our_own() {
-        let text = "add 192.0.2.1 192.0.2.2 ah 0x1001 -m tunnel -A hmac-sha1 \
-                    0x000102030405060708090a0b0c0d0e0f10111213;";
-        let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
-        let Command::AddSa(config) = &lowered.commands[0] else {
-            panic!("another command");
-        };
-        let (ah, whole) = (Need::Ah { v6: false }, Need::Whole { v6: false });
-        assert_eq!(of_association(config, &[]), [ah, whole]);
-    }
-}
+mod tests;

@@ -11,8 +11,10 @@ use crate::memory;
 use crate::privileges::{AllowedFiles, User};
 use clap::{Args as _, Command, FromArgMatches as _};
 use dataplane::io::Warn;
+use rustix::fs::{Mode, OFlags, open};
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
@@ -21,6 +23,8 @@ pub(super) struct Source {
     /// The configuration, if there is one.
     config: Option<(PathBuf, KeyFile)>,
     setkey: Vec<KeyFile>,
+    /// Folders of keys and certificates, opened while every folder could be.
+    folders: Vec<OwnedFd>,
     user: User,
 }
 
@@ -75,11 +79,22 @@ impl Source {
             .unwrap_or_default();
         let setkey = options.setkey.iter().chain(included);
         let setkey = setkey.map(|path| KeyFile::new(path, user));
-        let config = options.config.as_ref();
-        let config = config.map(|path| Ok::<_, Failure>((path.clone(), KeyFile::new(path, user)?)));
+        let folders = config.iter().flat_map(|config| &config.gateway.folders);
+        let folders = folders.map(|path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let cannot = |error| {
+                let path = path.display();
+                Failure::new(format!("cannot open the folder {path}: {error}"))
+            };
+            open(path, flags, Mode::empty()).map_err(cannot)
+        });
+        let folders = folders.collect::<Result<_, _>>()?;
+        let own = options.config.as_ref();
+        let own = own.map(|path| Ok::<_, Failure>((path.clone(), KeyFile::new(path, user)?)));
         Ok(Self {
+            folders,
             setkey: setkey.collect::<Result<_, _>>()?,
-            config: config.transpose()?,
+            config: own.transpose()?,
             user: user.clone(),
         })
     }
@@ -93,7 +108,9 @@ impl Source {
     pub(super) fn stay_readable(&self, places: &mut AllowedFiles) -> io::Result<()> {
         let config = self.config.iter().map(|(_, file)| file);
         let mut files = config.chain(&self.setkey);
-        files.try_for_each(|file| file.stay_readable(places))
+        files.try_for_each(|file| file.stay_readable(places))?;
+        let mut folders = self.folders.iter();
+        folders.try_for_each(|folder| places.read_files_in(folder.as_fd()))
     }
 
     /// The present content of the setkey files, as one text. Mistakes are reported file by file.
@@ -132,7 +149,7 @@ impl Source {
             let text = self.read(warn)?;
             return Ok(Content { text, peers: None });
         };
-        let config = config::load(path, previous)?;
+        let config = config::load_again(path, previous)?;
         for warning in &config.warnings {
             eprint!("{warning}");
         }

@@ -15,6 +15,9 @@ pub(crate) struct PeerStatus {
     /// Why it is not up.
     #[serde(default)]
     pub why: Option<String>,
+    /// Its device, in `mode = "route"`.
+    #[serde(default)]
+    pub device: Option<String>,
     /// Seconds until the next attempt.
     #[serde(default)]
     pub next_attempt_seconds: Option<u64>,
@@ -88,6 +91,9 @@ pub(super) fn table(peers: &[PeerStatus]) -> String {
     let mut text = String::new();
     for peer in peers {
         let _ = write!(text, "peer {} · {}", peer.name, peer.state.to_uppercase());
+        if let Some(device) = &peer.device {
+            let _ = write!(text, " · device {device}");
+        }
         if let Some(why) = &peer.why {
             let _ = write!(text, " · {why}");
         }
@@ -176,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_that_is_down_says_why_and_that_its_networks_are_closed() {
+    fn a_peer_that_is_down_is_shown_with_its_reason_and_its_networks_as_closed() {
         let peer = PeerStatus {
             name: "office".to_owned(),
             state: "down".to_owned(),

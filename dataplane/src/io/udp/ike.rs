@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   port 500   ─────────────────────────────► IkeSocket
-//!   port 4500  ── 00 00 00 00 in front? ─ yes ► IkeSocket     first socket of the port's group: number 0
-//!                 (BPF, in the kernel)  ─ no ─► UdpSource      second: number 1
+//!   port 4500  ── 00 00 00 00 in front? ─ yes ► IkeSocket     one of the port's group
+//!                 (BPF, in the kernel)  ─ no ─► UdpSource      the other one
 //! ```
 //!
 //! Each socket has a queue of its own, so a flood of one kind takes no room from the other. Both belong to one
@@ -14,11 +14,11 @@
 //! the socket that its first datagram is for: what else is in it is counted by either side.
 
 use super::open::{bind, bound_port, share_port};
+use super::shared_port::{FirstSocket, SHARED_PORT, steer};
 use crate::io::ancillary::ControlMessage;
 use crate::io::messages::{MAX_MESSAGES, Received, SendBatch};
 use crate::io::receiving::SocketReceiver;
 use crate::io::socket::Socket;
-use crate::io::socket_option::set_option_to;
 use crate::io::{Family, MAX_ITEM_BYTES, OpenError, PmtuCache, ReceiveBuffer, SocketOptions, Wait};
 use rustix::net::SocketType;
 use std::io;
@@ -27,22 +27,16 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The port that IKE shares with ESP in UDP (RFC 3948 2).
-const SHARED_PORT: u16 = 4500;
-
 /// RFC 3948 2.2: in front of IKE messages on port 4500, where ESP has its SPI.
 const NON_ESP_MARKER: [u8; 4] = [0; 4];
 
-/// Numbers of the sockets in the port's group: in the order in which they are bound.
-const IKE_SOCKET: u32 = 0;
-const ESP_SOCKET: u32 = 1;
-
-/// Opens the socket of one family at port 500 or 4500. At port 4500 it has to be the first one of its group: before
-/// the socket with [`UdpOptions::beside_ike`](super::UdpOptions::beside_ike). `coalesces`: whether that one uses GRO.
+/// Opens the socket of one family at port 500 or 4500. At port 4500 `first` tells whether the socket with
+/// [`UdpOptions::beside_ike`](super::UdpOptions::beside_ike) is there already. `coalesces`: whether that one uses GRO.
 pub fn open_ike(
     family: Family,
     port: u16,
     coalesces: bool,
+    first: FirstSocket,
     options: &SocketOptions,
 ) -> Result<OwnedFd, OpenError> {
     let socket = Socket::open(family, SocketType::DGRAM, None, options)?;
@@ -55,51 +49,16 @@ pub fn open_ike(
     }
     bind(&socket, port)?;
     if port == SHARED_PORT {
-        steer(&socket).map_err(OpenError::during("separate IKE from ESP on a UDP port"))?;
+        // The first socket brings the program, so that no packet goes to the wrong one in between.
+        if first == FirstSocket::Ike {
+            steer(&socket, first)?;
+        }
         if coalesces {
             // Without GRO in the kernel there is nothing to keep.
             let _ = socket.set(libc::SOL_UDP, libc::UDP_GRO, 1);
         }
     }
     Ok(socket.into_file())
-}
-
-/// Attaches the program that chooses between the sockets of the port. Its packet starts behind the UDP header.
-///
-/// Where the second socket does not exist, the kernel gives everything to the first.
-fn steer(socket: &Socket) -> io::Result<()> {
-    let statement = |code: u32, k| libc::sock_filter {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    };
-    let jump = |code: u32, k, jt, jf| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let (load, jumps, give) = (libc::BPF_LD, libc::BPF_JMP, libc::BPF_RET);
-    let mut program = [
-        // A load behind the end of the packet would end the program with 0.
-        statement(load | libc::BPF_W | libc::BPF_LEN, 0),
-        jump(jumps | libc::BPF_JGE | libc::BPF_K, 4, 0, 3),
-        statement(load | libc::BPF_W | libc::BPF_ABS, 0),
-        jump(jumps | libc::BPF_JEQ | libc::BPF_K, 0, 0, 1),
-        statement(give | libc::BPF_K, IKE_SOCKET),
-        statement(give | libc::BPF_K, ESP_SOCKET),
-    ];
-    let program = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
-    set_option_to(
-        socket.as_fd(),
-        libc::SOL_SOCKET,
-        libc::SO_ATTACH_REUSEPORT_CBPF,
-        &program,
-    )
 }
 
 /// Room for the datagrams of one call; sockets take turns with it.

@@ -1,6 +1,7 @@
 //! Opening the socket of one family: its port, and the offloads that the kernel has.
 
 use super::options::UdpOptions;
+use super::shared_port::{FirstSocket, steer};
 use super::sink::UdpSink;
 use super::source::UdpSource;
 use super::stats::UdpStats;
@@ -21,10 +22,13 @@ pub fn open(family: Family, options: &UdpOptions) -> Result<(UdpSource, UdpSink)
     let socket = Socket::open(family, SocketType::DGRAM, None, &options.socket)?;
     // A socket inherited from another process is bound already.
     if bound_port(&socket)? != options.port || options.port == 0 {
-        if options.beside_ike {
+        if options.beside_ike.is_some() {
             share_port(&socket)?;
         }
         bind(&socket, options.port)?;
+        if options.beside_ike == Some(FirstSocket::Esp) {
+            steer(&socket, FirstSocket::Esp)?;
+        }
     }
     let stats = Arc::new(UdpStats::default());
     set_up(&socket, options, &stats)?;

@@ -1,5 +1,6 @@
 //! The options of a UDP socket for ESP.
 
+use super::shared_port::FirstSocket;
 use crate::io::SocketOptions;
 
 /// Options of a UDP socket for ESP.
@@ -11,8 +12,9 @@ pub struct UdpOptions {
     pub zero_checksum: bool,
     /// Which offloads are used: those that [`super::probe()`] has found to work.
     pub offloads: UdpOffloads,
-    /// Whether an [`IkeSocket`](super::IkeSocket) has the port too, and receives the IKE messages there.
-    pub beside_ike: bool,
+    /// Set where an [`IkeSocket`](super::IkeSocket) has the port too, now or later, and receives the IKE messages
+    /// there: which of the two is bound first.
+    pub beside_ike: Option<FirstSocket>,
     /// Options of every socket.
     pub socket: SocketOptions,
 }
@@ -24,7 +26,7 @@ impl UdpOptions {
             port: 4500,
             zero_checksum: false,
             offloads: UdpOffloads::ALL,
-            beside_ike: false,
+            beside_ike: None,
             socket,
         }
     }

@@ -300,7 +300,7 @@ fn rekey_limits(rekey: Table<'_>, child: &mut Child) {
             let bytes = units::bytes(text.text);
             rekey.findings().keep(bytes.map_err(|advice| {
                 Problem::new(text.at, format!("\"{}\" is no number of bytes", text.text))
-                    .advise(advice)
+                    .advise(advice.to_string())
             }))
         });
         child.lifetime.soft_bytes = bytes.or(child.lifetime.soft_bytes);

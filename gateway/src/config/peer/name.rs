@@ -26,7 +26,7 @@ pub(super) fn check(name: Text<'_>, of: &str) -> Result<(), Problem> {
     )))
 }
 
-/// `mode` and `interface`.
+/// `mode`, `interface` and `routes`.
 pub(super) fn mode(name: Text<'_>, table: Table<'_>) -> Option<Mode> {
     #[derive(Clone, Copy, PartialEq)]
     enum Word {
@@ -44,32 +44,48 @@ pub(super) fn mode(name: Text<'_>, table: Table<'_>) -> Option<Mode> {
         false => Word::Route,
     };
     let device = table.text("interface");
-    match (word, device) {
-        (Word::Route, Some(device)) => table.findings().keep(device_named(device)),
-        (Word::Route, None) => table.findings().keep(default_device(name)),
-        (_, Some(device)) => {
-            let problem =
-                Problem::new(device.at, "only `mode = \"route\"` has a device of its own");
-            table
-                .findings()
-                .problem(problem.advise("remove `interface`, or `mode`"));
-            None
+    if word != Word::Route {
+        let unfit = ["interface", "routes"]
+            .into_iter()
+            .find(|key| table.has(key));
+        if let Some(key) = unfit {
+            let problem = table.problem_at(key, "only `mode = \"route\"` has a device of its own");
+            let advice = format!("remove `{key}`, or `mode`");
+            table.findings().problem(problem.advise(advice));
+            return None;
         }
-        (Word::Policy, None) => Some(Mode::Policy),
-        (Word::Transport, None) => Some(Mode::Transport),
+    }
+    match word {
+        Word::Policy => Some(Mode::Policy),
+        Word::Transport => Some(Mode::Transport),
+        Word::Route => {
+            let named = device.map_or_else(|| default_device(name), device_named);
+            let device = table.findings().keep(named);
+            let by_networks = by_networks(table);
+            Some(Mode::Route {
+                device: device?,
+                by_networks: by_networks?,
+            })
+        }
     }
 }
 
-fn device_named(device: Text<'_>) -> Result<Mode, Problem> {
+/// Whether the gateway leads the peer's networks into the device: `routes`.
+fn by_networks(table: Table<'_>) -> Option<bool> {
+    match table.has("routes") {
+        true => table.choice("routes", &[("networks", true), ("none", false)]),
+        false => Some(true),
+    }
+}
+
+fn device_named(device: Text<'_>) -> Result<String, Problem> {
     let word = device.text;
     let strange = |letter: char| letter.is_whitespace() || matches!(letter, '/' | ':' | '%');
     let fits = (1..=MAX_DEVICE_NAME_BYTES).contains(&word.len())
         && !word.starts_with(['-', '.'])
         && !word.contains(strange);
     match fits {
-        true => Ok(Mode::Route {
-            device: word.to_owned(),
-        }),
+        true => Ok(word.to_owned()),
         false => {
             let problem = Problem::new(
                 device.at,
@@ -82,10 +98,10 @@ fn device_named(device: Text<'_>) -> Result<Mode, Problem> {
     }
 }
 
-fn default_device(name: Text<'_>) -> Result<Mode, Problem> {
+fn default_device(name: Text<'_>) -> Result<String, Problem> {
     let device = format!("{DEVICE_PREFIX}{}", name.text);
     match device.len() <= MAX_DEVICE_NAME_BYTES {
-        true => Ok(Mode::Route { device }),
+        true => Ok(device),
         false => {
             let problem = Problem::new(
                 name.at,

@@ -88,7 +88,7 @@ fn resolved(text: Text<'_>, around: &Surroundings<'_>) -> Result<Vec<IpAddr>, Pr
     match (around.resolve)(word) {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => Err(lookup(text, "it has no address")),
-        Err(why) => Err(lookup(text, &why)),
+        Err(why) => Err(lookup(text, &why.to_string())),
     }
 }
 

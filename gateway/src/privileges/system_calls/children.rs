@@ -8,6 +8,8 @@ use std::ffi::c_long;
 /// Whose list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChildCalls {
+    /// The process that starts the two below; what it starts inherits its list, and adds its own.
+    Starter,
     /// The process that exchanges IKE messages: it sends and receives datagrams.
     Ike,
     /// The process that keeps the keys: it reads and writes connected streams, and addresses nothing.
@@ -18,15 +20,30 @@ pub(crate) enum ChildCalls {
 pub(in crate::privileges) fn hold_child_to(calls: ChildCalls) -> Outcome<()> {
     let mut killed = hostile()?;
     killed.extend(OPENS.iter().map(|call| (*call, Vec::new())));
+    if calls == ChildCalls::Starter {
+        STARTS.iter().for_each(|call| drop(killed.remove(call)));
+    }
     apply(killed, SeccompAction::Allow, SeccompAction::KillProcess)?;
     let elsewhere = SeccompAction::Errno(libc::ENOSYS as u32);
     apply(allowed(calls)?, elsewhere, SeccompAction::Allow)
 }
 
 fn allowed(calls: ChildCalls) -> Outcome<Rules> {
+    if calls == ChildCalls::Starter {
+        let every = [
+            ALLOWED,
+            DATAGRAMS,
+            STARTS,
+            BEGINS,
+            OLD_NAMES,
+            OLD_NAMES_OF_BEGINS,
+        ];
+        let every = every.into_iter().flatten();
+        return Ok(every.map(|call| (*call, Vec::new())).collect());
+    }
     let datagrams: &[c_long] = match calls {
         ChildCalls::Ike => DATAGRAMS,
-        ChildCalls::Keys => &[],
+        ChildCalls::Keys | ChildCalls::Starter => &[],
     };
     let every = ALLOWED.iter().chain(datagrams).chain(OLD_NAMES);
     let mut rules: Rules = every.map(|call| (*call, Vec::new())).collect();
@@ -67,6 +84,53 @@ const OPENS: &[c_long] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
     libc::SYS_tkill,
+];
+
+/// What starting a program and ending it needs, of those calls that end the others.
+const STARTS: &[c_long] = &[libc::SYS_execve, libc::SYS_kill, libc::SYS_socketpair];
+
+/// What a program does until it has its own list: it is loaded, takes up its descriptors, and restricts itself.
+const BEGINS: &[c_long] = &[
+    libc::SYS_capget,
+    libc::SYS_capset,
+    libc::SYS_chdir,
+    libc::SYS_clone,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpeername,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_ioctl,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_restrict_self,
+    libc::SYS_lseek,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_pipe2,
+    libc::SYS_pread64,
+    libc::SYS_prctl,
+    libc::SYS_prlimit64,
+    libc::SYS_readlinkat,
+    libc::SYS_seccomp,
+    libc::SYS_sendto,
+    libc::SYS_set_tid_address,
+    libc::SYS_setrlimit,
+    libc::SYS_statx,
+    libc::SYS_sysinfo,
+    libc::SYS_tgkill,
+    libc::SYS_uname,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
 ];
 
 /// Datagrams, on sockets that exist.
@@ -122,6 +186,24 @@ const ALLOWED: &[c_long] = &[
 /// The same by the names that only this architecture still has.
 #[cfg(target_arch = "x86_64")]
 const OLD_NAMES: &[c_long] = &[libc::SYS_poll, libc::SYS_time];
+
+/// The same of what a program does at its begin.
+#[cfg(target_arch = "x86_64")]
+const OLD_NAMES_OF_BEGINS: &[c_long] = &[
+    libc::SYS_access,
+    libc::SYS_arch_prctl,
+    libc::SYS_dup2,
+    libc::SYS_getrlimit,
+    libc::SYS_open,
+    libc::SYS_pipe,
+    libc::SYS_readlink,
+    libc::SYS_stat,
+    libc::SYS_vfork,
+];
+
+/// The same of what a program does at its begin: there are none.
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_NAMES_OF_BEGINS: &[c_long] = &[];
 
 /// The same by older names: there are none.
 #[cfg(not(target_arch = "x86_64"))]

@@ -22,9 +22,9 @@ impl<T: Tables> Installed<T> {
     fn lost_steering(&mut self, plan: &Plan) -> io::Result<Vec<String>> {
         let rules = self.tables.rules(self.site.first_preference())?;
         let lost_rules = lacking(&steering::rules(&self.site, plan), &rules).count();
-        let tun = self.tun_index()?;
-        let routes = self.tables.routes(self.site.table(), tun)?;
-        let lost_routes = lacking(&steering::routes(plan), &routes).count();
+        let exits = self.exits()?;
+        let routes = self.tables.routes(self.site.table(), &exits)?;
+        let lost_routes = lacking(&steering::routes(&self.site, plan), &routes).count();
         let table = self.site.table();
         let told = [
             (lost_rules, "routing rules deleted".to_owned()),
@@ -49,30 +49,53 @@ impl<T: Tables> Installed<T> {
         Ok(())
     }
 
-    pub(super) fn put_routes(&mut self, plan: &Plan, by_tun: bool) -> io::Result<()> {
-        let tun = self.tun_index()?;
-        if by_tun && tun.is_none() {
-            return Ok(());
-        }
-        let present = self.tables.routes(self.site.table(), tun)?;
-        let wanted = steering::routes(plan);
-        for route in lacking(&wanted, &present).filter(|route| route.by_tun == by_tun) {
+    pub(super) fn put_routes(&mut self, plan: &Plan, by_device: bool) -> io::Result<()> {
+        let exits = self.exits()?;
+        let present = self.tables.routes(self.site.table(), &exits)?;
+        let wanted = steering::routes(&self.site, plan);
+        for route in lacking(&wanted, &present).filter(|route| {
+            let device = route.device.as_ref();
+            // A device that another program has deleted is made again first.
+            device.is_some() == by_device && device.is_none_or(|name| exits.contains_key(name))
+        }) {
             self.tables
-                .put_route(self.site.table(), tun, route)
+                .put_route(self.site.table(), &exits, route)
                 .map_err(explain)?;
         }
         Ok(())
     }
 
+    /// Puts the routes that differ from those of `before`, which lead to the same destinations.
+    pub(super) fn put_changed_routes(&mut self, before: &Plan, plan: &Plan) -> io::Result<()> {
+        let wanted = steering::routes(&self.site, plan);
+        let before = steering::routes(&self.site, before);
+        let mut changed = lacking(&wanted, &before).peekable();
+        if changed.peek().is_none() {
+            return Ok(());
+        }
+        let exits = self.exits()?;
+        let leads_somewhere = |route: &&steering::Route| {
+            let device = route.device.as_ref();
+            device.is_none_or(|name| exits.contains_key(name))
+        };
+        changed
+            .filter(leads_somewhere)
+            .try_for_each(|route| self.tables.put_route(self.site.table(), &exits, route))
+            .map_err(explain)
+    }
+
     /// Deletes routes that the plan does not need any more, after the rules that led to them.
     pub(super) fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
-        let tun = self.tun_index()?;
+        let exits = self.exits()?;
         let place = |route: &steering::Route| (route.destination, route.metric);
-        let wanted: HashSet<_> = steering::routes(plan).iter().map(place).collect();
-        for route in self.tables.routes(self.site.table(), tun)? {
+        let wanted: HashSet<_> = steering::routes(&self.site, plan)
+            .iter()
+            .map(place)
+            .collect();
+        for route in self.tables.routes(self.site.table(), &exits)? {
             if !wanted.contains(&place(&route)) {
                 self.tables
-                    .delete_route(self.site.table(), tun, &route)
+                    .delete_route(self.site.table(), &exits, &route)
                     .or_else(ignore_absent)?;
             }
         }

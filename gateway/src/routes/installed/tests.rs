@@ -89,8 +89,8 @@ impl Model {
 }
 
 impl Tables for Host {
-    fn device(&mut self, _: &str) -> io::Result<Option<u32>> {
-        Ok(Some(7))
+    fn exits(&mut self, tun: Option<&str>, _: &str) -> io::Result<Exits> {
+        Ok(tun.map(|tun| (tun.into(), 7)).into_iter().collect())
     }
     fn rules(&mut self, _: u32) -> io::Result<Vec<RoutingRule>> {
         Ok(self.model().rules.clone())
@@ -101,17 +101,17 @@ impl Tables for Host {
     fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
         self.step(|model| model.rules.retain(|known| known != rule))
     }
-    fn routes(&mut self, _: u32, _: Option<u32>) -> io::Result<Vec<Route>> {
+    fn routes(&mut self, _: u32, _: &Exits) -> io::Result<Vec<Route>> {
         Ok(self.model().routes.clone())
     }
-    fn put_route(&mut self, _: u32, _: Option<u32>, route: &Route) -> io::Result<()> {
+    fn put_route(&mut self, _: u32, _: &Exits, route: &Route) -> io::Result<()> {
         let place = |route: &Route| (route.destination, route.metric);
         self.step(|model| {
             model.routes.retain(|known| place(known) != place(route));
             model.routes.push(route.clone());
         })
     }
-    fn delete_route(&mut self, _: u32, _: Option<u32>, route: &Route) -> io::Result<()> {
+    fn delete_route(&mut self, _: u32, _: &Exits, route: &Route) -> io::Result<()> {
         self.step(|model| model.routes.retain(|known| known != route))
     }
 }
@@ -247,7 +247,7 @@ fn assert_in_force(host: &Host, installed: &mut Installed<Host>, plan: &Plan) {
     assert!(
         wanted.len() == model.rules.len() && wanted.iter().all(|rule| model.rules.contains(rule))
     );
-    let wanted = steering::routes(plan);
+    let wanted = steering::routes(&installed.site, plan);
     assert!(
         wanted.len() == model.routes.len()
             && wanted.iter().all(|route| model.routes.contains(route))
@@ -274,6 +274,40 @@ fn a_change_is_closed_before_it_leads_elsewhere_and_open_last() {
         assert_closed(&host, &outcome);
         outcome.unwrap();
         assert_in_force(&host, &mut installed, &new);
+    }
+}
+
+#[test]
+fn where_only_sizes_change_routes_are_put_alone_and_put_back_if_one_is_refused() {
+    let small = ("10.1.0.0/24", "10.2.0.0/24", Disposition::Protect);
+    let other = ("10.1.0.0/24", "10.3.0.0/24", Disposition::Protect);
+    let old = plan(&[small, other]);
+    let mut new = old.clone();
+    for entry in &mut new.leaving {
+        entry.mtu = Some(1400);
+    }
+    assert!(old.drops_as(&new) && !old.drops_as(&plan(&[small])));
+    for step in 1.. {
+        let (host, mut installed) = settled(&old);
+        host.model().refuses = Some(Refuses::Only(step));
+        let outcome = installed.enforce(&new);
+        assert_closed(&host, &outcome);
+        assert_eq!(installed.missing().unwrap(), Vec::<String>::new());
+        let wanted = if outcome.is_ok() { &new } else { &old };
+        let wanted = steering::routes(&installed.site, wanted);
+        assert!(
+            wanted
+                .iter()
+                .all(|route| host.model().routes.contains(route))
+        );
+        if outcome.is_ok() {
+            assert_eq!(
+                (step, host.model().steps),
+                (3, 2),
+                "one route of each network"
+            );
+            break;
+        }
     }
 }
 
@@ -318,7 +352,7 @@ fn where_taking_back_is_refused_too_it_stays_closed_until_that_works() {
 }
 
 #[test]
-fn what_somebody_takes_away_is_named_and_comes_back_once() {
+fn what_another_program_removes_is_named_and_restored_once() {
     let (_, protected) = changes().swap_remove(1);
     let (host, mut installed) = settled(&protected);
     assert_eq!(installed.missing().unwrap(), Vec::<String>::new());

@@ -50,9 +50,10 @@ fn read(answer: RouteNetlinkMessage) {
         RouteNetlinkMessage::NewRoute(message) => {
             links::leads(&message, 1);
             metrics_mtu(&message.attributes);
+            let exits = [("esp0".into(), 1)].into();
             let table_number = u32::from(message.header.table);
-            if let Some(route) = table::read_route(&message, table_number, Some(1)) {
-                table::write_route(table_number, Some(1), &route);
+            if let Some(route) = table::read_route(&message, table_number, &exits) {
+                table::write_route(table_number, &exits, &route);
             }
         }
         RouteNetlinkMessage::NewLink(message) => {
@@ -71,7 +72,7 @@ mod tests {
     use crate::replay::replay;
 
     #[test]
-    fn what_the_kernel_says_of_routes_is_read_without_a_panic() {
+    fn the_kernels_route_messages_are_read_without_a_panic() {
         replay("netlink_answers", answers);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::plan::Family;
 use super::super::steering::{OWNER, Route};
+use super::super::tables::Exits;
 use super::{FAMILIES, Netlink, absent_is_empty, any, family, metrics_mtu};
 use ipsec::policy::Prefix;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
@@ -11,15 +12,16 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 impl Netlink {
-    /// The gateway's routes in a table. `tun` is the index of the TUN device.
-    pub(crate) fn routes(&mut self, table: u32, tun: Option<u32>) -> io::Result<Vec<Route>> {
+    /// The gateway's routes in a table. Those to other devices than `exits` are not its own.
+    pub(crate) fn routes(&mut self, table: u32, exits: &Exits) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in FAMILIES {
             for answer in absent_is_empty(self.table(family, table))? {
                 if let RouteNetlinkMessage::NewRoute(message) = answer {
-                    routes.extend(read_route(&message, table, tun));
+                    routes.extend(read_route(&message, table, exits));
                 }
             }
         }
@@ -46,13 +48,8 @@ impl Netlink {
     }
 
     /// Adds a route to a table, or replaces the one with this destination and metric.
-    pub(crate) fn put_route(
-        &mut self,
-        table: u32,
-        tun: Option<u32>,
-        route: &Route,
-    ) -> io::Result<()> {
-        let message = RouteNetlinkMessage::NewRoute(write_route(table, tun, route));
+    pub(crate) fn put_route(&mut self, table: u32, exits: &Exits, route: &Route) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewRoute(write_route(table, exits, route));
         self.ask(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE)
             .map(drop)
     }
@@ -61,10 +58,10 @@ impl Netlink {
     pub(crate) fn delete_route(
         &mut self,
         table: u32,
-        tun: Option<u32>,
+        exits: &Exits,
         route: &Route,
     ) -> io::Result<()> {
-        let message = RouteNetlinkMessage::DelRoute(write_route(table, tun, route));
+        let message = RouteNetlinkMessage::DelRoute(write_route(table, exits, route));
         self.ask(message, NLM_F_ACK).map(drop)
     }
 }
@@ -87,7 +84,7 @@ fn metrics(mtu: u32, whole: bool) -> Vec<RouteMetric> {
     }
 }
 
-pub(super) fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteMessage {
+pub(super) fn write_route(table: u32, exits: &Exits, route: &Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(route.destination.address);
     message.header.destination_prefix_length = route.destination.len;
@@ -102,13 +99,14 @@ pub(super) fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteM
             .attributes
             .push(RouteAttribute::Destination(destination));
     }
-    if route.by_tun {
+    if let Some(device) = &route.device {
         message.header.kind = RouteType::Unicast;
         message.header.scope = match route.family {
             Family::V4 => RouteScope::Link,
             Family::V6 => RouteScope::Universe,
         };
-        message.attributes.extend(tun.map(RouteAttribute::Oif));
+        let index = exits.get(device).copied();
+        message.attributes.extend(index.map(RouteAttribute::Oif));
     } else {
         message.header.kind = RouteType::Unreachable;
     }
@@ -121,7 +119,7 @@ pub(super) fn write_route(table: u32, tun: Option<u32>, route: &Route) -> RouteM
 }
 
 /// Parses a route; none if it is not the gateway's, in this table and by its device.
-pub(super) fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -> Option<Route> {
+pub(super) fn read_route(message: &RouteMessage, table: u32, exits: &Exits) -> Option<Route> {
     let family = match message.header.address_family {
         AddressFamily::Inet => Family::V4,
         _ => Family::V6,
@@ -132,7 +130,7 @@ pub(super) fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -
             address: any(family),
             len: message.header.destination_prefix_length,
         },
-        by_tun: message.header.kind == RouteType::Unicast,
+        device: None,
         mtu: metrics_mtu(&message.attributes),
         whole: false,
         metric: 0,
@@ -160,7 +158,11 @@ pub(super) fn read_route(message: &RouteMessage, table: u32, tun: Option<u32>) -
             _ => {}
         }
     }
-    let ours = message.header.protocol == RouteProtocol::Other(OWNER) && in_table == table;
-    let by_ours = !route.by_tun || device == tun;
-    (ours && by_ours).then_some(route)
+    let is_own = message.header.protocol == RouteProtocol::Other(OWNER) && in_table == table;
+    if message.header.kind == RouteType::Unicast {
+        let mut exits = exits.iter();
+        let (name, _) = exits.find(|(_, index)| Some(**index) == device)?;
+        route.device = Some(Arc::clone(name));
+    }
+    is_own.then_some(route)
 }

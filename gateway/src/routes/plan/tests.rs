@@ -27,6 +27,7 @@ pub fn entry(source: &str, destination: &str, upper: Upper, verdict: Disposition
         verdict,
         mtu: None,
         whole: false,
+        device: None,
     }
 }
 
@@ -47,6 +48,7 @@ fn optional() -> Policy {
         spread: 1,
         priority: 0,
         is_negotiated: false,
+        device: None,
     }
 }
 
@@ -119,6 +121,7 @@ fn limits_are_shared_by_all_that_overlap_and_by_no_others() {
             let fit = Fit {
                 mtu: sharing().filter_map(|(_, mtu)| mtu).min(),
                 whole: sharing().all(|(_, mtu)| mtu != Some(1500)),
+                device: None,
             };
             let key = (Family::of(wanted.address), wanted.address, wanted.len);
             assert_eq!(found[&key], fit, "{destination} among {some:#b}");

@@ -12,6 +12,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 impl Host {
     /// What the kernel has to enforce for these databases.
@@ -21,6 +22,7 @@ impl Host {
             has_direction_devices: self.devices.has_direction_devices(),
             senders: self.senders.clone(),
             exchanges_keys: self.exchanges_keys,
+            devices: following(snapshot),
             ..Plan::default()
         };
         if self.exchanges_keys {
@@ -80,7 +82,7 @@ impl Host {
     }
 
     /// Opens the devices that associations name, each with the MTU of its path.
-    pub(super) fn open_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+    pub(super) fn open_all_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for interface in snapshot.interfaces() {
             let config = interface
                 .outbound_sa
@@ -108,6 +110,15 @@ impl Host {
     }
 }
 
+/// The devices of peers into which policies lead.
+fn following(snapshot: &Snapshot) -> BTreeSet<Arc<str>> {
+    let devices = snapshot.interfaces().iter();
+    let following = devices.filter(|interface| interface.follows_policies);
+    following
+        .map(|interface| Arc::clone(&interface.name))
+        .collect()
+}
+
 /// Each association, from the outermost inwards, subtracts its headers and padding.
 fn inner_mtu(templates: &[Template], chain: &[impl Borrow<SaConfig>], path: u32) -> u32 {
     let layers = chain.iter().enumerate().rev().map(|(place, config)| {
@@ -130,7 +141,6 @@ mod tests {
     use super::*;
     use ipsec::command::Command;
     use ipsec::setkey::{Forwarding, NoNames, compile};
-    use std::sync::Arc;
 
     fn chain(text: &str) -> (Vec<Template>, Vec<Arc<SaConfig>>) {
         let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames)

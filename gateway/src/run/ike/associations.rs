@@ -1,8 +1,10 @@
 //! From a pair of child SAs, as IKE negotiated it, to the two associations of the data plane.
 
+use super::selectors::Pair;
 use ikev2::connection::ChildMode;
 use ikev2::endpoint::{ChildSa, Outbound};
 use ikev2::message::payload::Protocol as IkeProtocol;
+use ipsec::policy::{Direction, Selector};
 use ipsec::sa::{
     LifetimeLimits, Lifetimes, Mode, Protocol, Reqid, SaConfig, SaId, Spi, UdpEncapsulation,
 };
@@ -75,6 +77,26 @@ impl Associations {
     /// Both.
     pub(crate) fn both(&self) -> [&SaConfig; 2] {
         [&self.inbound, &self.outbound]
+    }
+
+    /// The same for the packets of `pairs` in a device, or for policies alone.
+    pub(crate) fn through(&self, device: Option<&Arc<str>>, pairs: &[Pair], reqid: Reqid) -> Self {
+        let selectors = |direction| -> Arc<[Selector]> {
+            let pairs = pairs.iter().filter(|_| device.is_some());
+            pairs.map(|pair| pair.selector(direction)).collect()
+        };
+        let with = |config: &SaConfig, direction| {
+            Arc::new(SaConfig {
+                interface: device.cloned(),
+                selectors: selectors(direction),
+                reqid,
+                ..config.clone()
+            })
+        };
+        Self {
+            inbound: with(&self.inbound, Direction::In),
+            outbound: with(&self.outbound, Direction::Out),
+        }
     }
 
     /// Both, inbound first.

@@ -4,9 +4,13 @@ use super::peers::Peers;
 use super::settings::{configuration, secrets};
 use crate::config::ConfiguredPeer;
 use crate::control::ClientId;
+use crate::failure::Failure;
 use crate::ike::message::{FromIke, ToIke};
-use crate::ike::{Link, Processes};
+use crate::ike::{Link, Processes, StartError};
 use crate::status::IkeStatus;
+use dataplane::io::Family;
+use dataplane::io::udp::FirstSocket;
+use ikev2::child_sa::{DRAIN_TIMEOUT, MOVE_TIMEOUT};
 use ikev2::endpoint::ChildId;
 use std::collections::HashMap;
 use std::io;
@@ -20,8 +24,9 @@ const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
 /// Processes that have run for so long have not died from what their predecessors died from.
 const STABLE_RUN_TIME: Duration = Duration::from_secs(60);
 
-/// How long orphaned associations still receive once a new pair has taken their place.
-const ORPHAN_RECEIVE_TIME: Duration = Duration::from_secs(5);
+/// How long orphaned associations are kept once there is a new pair: until traffic has moved to it at both ends, and as
+/// long as packets may be on the way.
+const ORPHAN_TIMEOUT: Duration = MOVE_TIMEOUT.saturating_add(DRAIN_TIMEOUT);
 
 /// How often the plane is asked for the first packet of a pair that waits for it.
 const FIRST_PACKET_INTERVAL: Duration = Duration::from_millis(20);
@@ -38,6 +43,8 @@ pub(crate) struct KeyExchange {
     pub(crate) received: HashMap<ChildId, u64>,
     /// Orphaned pairs that a new one has replaced, and when they go.
     pub(crate) leaving: Vec<(Instant, ChildId)>,
+    /// Pairs to which the traffic of orphans moves: at the first packet of the peer, or at this time.
+    moving: Vec<(Instant, ChildId)>,
     processes: Processes,
     link: Option<Link>,
     started: Instant,
@@ -87,6 +94,7 @@ impl KeyExchange {
             waiting: Vec::new(),
             received: HashMap::new(),
             leaving: Vec::new(),
+            moving: Vec::new(),
             processes,
             link: None,
             started: Instant::now(),
@@ -96,6 +104,29 @@ impl KeyExchange {
             trouble: None,
             token: 0,
         }
+    }
+
+    /// Opens the sockets, before the first peer. Without peers there are none.
+    pub(crate) fn open_sockets(
+        &mut self,
+        first: impl Fn(Family) -> FirstSocket,
+    ) -> Result<(), Failure> {
+        self.processes.open_sockets(first)
+    }
+
+    /// Whether its messages must pass the barriers.
+    pub(crate) fn has_sockets(&self) -> bool {
+        self.processes.has_sockets()
+    }
+
+    /// Whether its processes have been started, whatever has become of them.
+    pub(crate) fn has_started(&self) -> bool {
+        self.starts > 0
+    }
+
+    /// Whether there is a peer, or was one.
+    pub(crate) fn is_used(&self) -> bool {
+        self.has_started() || !self.configured.is_empty()
     }
 
     /// Readable when the ike process has sent something.
@@ -117,7 +148,7 @@ impl KeyExchange {
     }
 
     /// Starts them with the configuration in force.
-    pub(crate) fn start(&mut self) -> io::Result<()> {
+    pub(crate) fn start(&mut self) -> Result<(), StartError> {
         self.starts += 1;
         self.restart_at = None;
         self.started = Instant::now();
@@ -130,6 +161,9 @@ impl KeyExchange {
             }
             Err(error) => {
                 self.lose(&format!("cannot be started: {error}"));
+                if matches!(error, StartError::StarterHasEnded) {
+                    self.restart_at = None;
+                }
                 Err(error)
             }
         }
@@ -152,6 +186,13 @@ impl KeyExchange {
     /// Sends a message, if they run.
     pub(crate) fn send(&mut self, message: ToIke) -> bool {
         self.link.as_mut().is_some_and(|link| link.send(message))
+    }
+
+    /// Sends several at once, if they run.
+    pub(crate) fn send_all(&mut self, messages: Vec<ToIke>) -> bool {
+        self.link
+            .as_mut()
+            .is_some_and(|link| link.send_all(messages))
     }
 
     /// They have ended: child SAs carry on, and after a pause they are started again.
@@ -180,7 +221,8 @@ impl KeyExchange {
             .awaits_first_packet()
             .then(|| Instant::now() + FIRST_PACKET_INTERVAL);
         let waiting = self.waiting.iter().map(|waiting| waiting.deadline);
-        let leaving = self.leaving.iter().map(|(at, _)| *at);
+        let leaving = self.leaving.iter().chain(&self.moving);
+        let leaving = leaving.map(|(at, _)| *at);
         let all = waiting
             .chain(leaving)
             .chain(self.restart_at)
@@ -190,11 +232,7 @@ impl KeyExchange {
 
     fn awaits_first_packet(&self) -> bool {
         let standing_by = |id: &ChildId| !self.received.contains_key(id);
-        self.runs()
-            && self
-                .peers
-                .children()
-                .any(|(_, id, child)| child.associations.outbound.is_standby && standing_by(&id))
+        self.runs() && self.peers.on_standby().any(standing_by)
     }
 
     /// A new number for a question.
@@ -203,10 +241,23 @@ impl KeyExchange {
         self.token
     }
 
-    /// Has orphaned pairs go in a moment.
-    pub(crate) fn retire(&mut self, orphans: Vec<ChildId>) {
-        let at = Instant::now() + ORPHAN_RECEIVE_TIME;
+    /// Has orphaned pairs go, once their traffic has moved to the pair `new`.
+    pub(crate) fn retire(&mut self, orphans: Vec<ChildId>, new: ChildId) {
+        let now = Instant::now();
+        let is_new = |id: &ChildId| !self.leaving.iter().any(|(_, known)| known == id);
+        let orphans: Vec<_> = orphans.into_iter().filter(is_new).collect();
+        let at = now + ORPHAN_TIMEOUT;
         self.leaving.extend(orphans.into_iter().map(|id| (at, id)));
+        self.moving.push((now + MOVE_TIMEOUT, new));
+    }
+
+    /// Those to which traffic moves now.
+    pub(crate) fn take_moving(&mut self) -> Vec<ChildId> {
+        let now = Instant::now();
+        let received = &self.received;
+        let is_due = |(at, id): &mut (Instant, ChildId)| *at <= now || received.contains_key(id);
+        let due = self.moving.extract_if(.., is_due);
+        due.map(|(_, id)| id).collect()
     }
 
     /// Those that must go now.

@@ -3,7 +3,9 @@
 use super::associations::Associations;
 use super::policies::Protection;
 use super::selectors::Pair;
+use crate::config::Mode;
 use ikev2::endpoint::ChildId;
+use ipsec::database::KeptInterface;
 use ipsec::policy::{Direction, Policy, Prefix, Selector};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,6 +22,41 @@ pub(crate) struct KeyedPeer {
     pub children: BTreeMap<ChildId, Child>,
     /// Its policies in force.
     pub policies: HashMap<PolicyKey, Arc<Policy>>,
+    /// Its device, in `mode = "route"`.
+    pub device: Option<PeerDevice>,
+}
+
+/// The device of a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PeerDevice {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether policies lead the peer's networks into it.
+    pub by_networks: bool,
+}
+
+impl PeerDevice {
+    /// Of this peer.
+    pub(crate) fn of(mode: &Mode) -> Option<Self> {
+        match mode {
+            Mode::Route {
+                device,
+                by_networks,
+            } => Some(Self {
+                name: device.as_str().into(),
+                by_networks: *by_networks,
+            }),
+            Mode::Policy | Mode::Transport => None,
+        }
+    }
+
+    /// As the databases keep it.
+    pub(crate) fn kept(&self) -> KeptInterface {
+        KeptInterface {
+            name: Arc::clone(&self.name),
+            follows_policies: self.by_networks,
+        }
+    }
 }
 
 /// The traffic of one configured child.
@@ -40,8 +77,6 @@ pub(crate) struct Child {
     pub identity: String,
     /// Its associations.
     pub associations: Associations,
-    /// The pair that it replaced.
-    pub replaces: Option<ChildId>,
     /// Whether the IKE SA that negotiated it has gone with its process.
     pub is_orphaned: bool,
     /// Its traffic.
@@ -51,6 +86,11 @@ pub(crate) struct Child {
 }
 
 impl Child {
+    /// Whether outbound traffic does not take it.
+    pub(crate) fn is_standby(&self) -> bool {
+        self.associations.outbound.is_standby
+    }
+
     /// Its pairs of networks, each prefix as `text` writes it.
     pub(crate) fn networks(&self, text: impl Fn(Prefix) -> String) -> Vec<(String, String)> {
         let pairs = self.pairs.iter();
@@ -62,18 +102,24 @@ impl Child {
 
 impl KeyedPeer {
     /// The policies that it should have: closed networks, and on top of them those of its child SAs, the youngest last.
+    /// With a device of its own there are none but the closed ones, which the associations of the device satisfy; and
+    /// none at all if this gateway leads nothing into the device.
     pub(crate) fn wanted(&self) -> HashMap<PolicyKey, Arc<Policy>> {
+        let device = self.device.as_ref();
         let closed = self
             .networks
             .iter()
+            .filter(|_| device.is_none_or(|device| device.by_networks))
             .map(|network| (&network.closed, &network.pairs));
         let open = self
             .children
             .values()
+            .filter(|_| device.is_none())
             .map(|child| (&child.protection, &child.pairs));
+        let name = device.map(|device| &device.name);
         let all = closed.chain(open).flat_map(|(protection, pairs)| {
             let each = pairs.iter();
-            each.flat_map(|pair| protection.policies(pair))
+            each.flat_map(|pair| protection.policies(pair, name))
         });
         all.map(|policy| ((policy.selector, policy.direction), policy))
             .collect()

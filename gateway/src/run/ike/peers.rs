@@ -10,15 +10,20 @@
 //!
 //! A [`Change`] is computed, applied by the plane, and only then taken over: a refused one leaves everything as it was.
 
+mod devices;
+mod take_over;
+
+pub(crate) use take_over::Replaced;
+
 use super::associations::{Associations, protocol};
-use super::networks::{Child, KeyedPeer, Network, PolicyKey};
+use super::networks::{Child, KeyedPeer, Network, PeerDevice, PolicyKey};
 use super::policies::{Protection, unspecified_like};
 use super::selectors::pairs;
 use ikev2::connection::{ChildMode, Connection};
 use ikev2::endpoint::{ChildId, ChildSa};
 use ipsec::command::Command;
 use ipsec::sa::{Mode, Reqid, SaConfig, SaId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -40,6 +45,8 @@ pub(crate) struct Peers {
     by_child: HashMap<ChildId, String>,
     /// The peer to which each policy belongs.
     owners: HashMap<PolicyKey, String>,
+    /// The pairs that only receive, orphaned ones not counted.
+    on_standby: BTreeSet<ChildId>,
 }
 
 /// What to apply, and what is true afterwards.
@@ -53,7 +60,11 @@ pub(crate) struct Change {
 impl Peers {
     /// Closes the networks of a connection, new or changed; what overlaps exactly with those of another peer, or cannot
     /// be a policy, is an error.
-    pub(crate) fn close(&mut self, connection: &Connection) -> Result<Change, String> {
+    pub(crate) fn close(
+        &mut self,
+        connection: &Connection,
+        device: Option<PeerDevice>,
+    ) -> Result<Change, String> {
         let networks = connection.children.iter().map(|child| {
             let reqid = self.closed_reqid(&connection.name, &child.name);
             let offered = child.offers.first().map(|offer| offer.protocol());
@@ -68,11 +79,17 @@ impl Peers {
         });
         let networks: Result<Vec<_>, String> = networks.collect();
         let before = self.peer(&connection.name);
-        let after = KeyedPeer {
+        let is_moved = before.device != device;
+        let mut after = KeyedPeer {
             networks: networks.map_err(|why| format!("peer {}: {why}", connection.name))?,
+            device,
             ..before
         };
-        self.change(&connection.name, after, Vec::new(), Vec::new())
+        let moved = match is_moved {
+            true => self.through_another_device(&connection.name, &mut after),
+            false => Vec::new(),
+        };
+        self.change(&connection.name, after, moved, Vec::new())
     }
 
     /// Removes the policies of peers that are not configured any more. Their child SAs go when IKE removes them.
@@ -88,15 +105,28 @@ impl Peers {
     pub(crate) fn install(&mut self, child: &ChildSa) -> Result<Change, String> {
         let pairs = pairs(&child.local_traffic, &child.remote_traffic)?;
         let mut after = self.peer(&child.connection);
-        let mut others = after.children.values();
         // A pair that replaces another serves the same policies.
-        let alike = others.find(|other| {
+        let is_alike = |other: &&Child| {
             let is_same = other.name == child.child && other.pairs == pairs;
             is_same && other.protection.ends == (child.local, child.remote)
-        });
+        };
+        let alike = after.children.values().find(is_alike);
         let known = alike.map(|other| other.protection.reqid);
-        let reqid = known.unwrap_or_else(|| self.next_reqid());
-        let associations = Associations::of(child, reqid)?;
+        let device = after.device.as_ref().map(|device| Arc::clone(&device.name));
+        let reqid = match device {
+            // The policies are those of the closed networks.
+            Some(_) => self.closed_reqid(&child.connection, &child.child),
+            None => known.unwrap_or_else(|| self.next_reqid()),
+        };
+        let associations = Associations::of(child, reqid)?.through(device.as_ref(), &pairs, reqid);
+        // The peer may not have the new pair yet. IKE knows nothing of orphans, by which traffic goes on until then.
+        let mut alike = after.children.values().filter(is_alike);
+        let is_same_peer = |other: &Child| other.is_orphaned && other.identity == child.peer;
+        let carries_orphan = alike.any(|other| is_same_peer(other) && !other.is_standby());
+        let associations = match carries_orphan {
+            true => associations.with_standby(true),
+            false => associations,
+        };
         let protection = Protection {
             protocol: protocol(child.protocol)?,
             mode: mode(child.mode),
@@ -109,7 +139,6 @@ impl Peers {
             identity: child.peer.clone(),
             pairs,
             associations,
-            replaces: child.replaces,
             is_orphaned: false,
             protection,
         };
@@ -123,13 +152,14 @@ impl Peers {
     pub(crate) fn use_outbound(&self, id: ChildId) -> Result<Change, String> {
         let name = self.by_child.get(&id).ok_or("it is not installed")?;
         let mut after = self.peer(name);
-        let replaced = after.children.get(&id).and_then(|child| child.replaces);
+        let reqid = after.children.get(&id).map(|child| child.protection.reqid);
         let mut commands = Vec::new();
         for (other, child) in &mut after.children {
-            let is_relative = replaced == Some(*other) || child.replaces == Some(id);
+            // Not only what it replaced: of two pairs that replaced the same one, the other may carry.
+            let is_relative = Some(child.protection.reqid) == reqid;
             let is_standby = *other != id;
             let differs = child.associations.outbound.is_standby != is_standby;
-            if differs && (*other == id || is_relative) {
+            if differs && is_relative {
                 child.associations = child.associations.with_standby(is_standby);
                 let update = Command::UpdateSa(Arc::clone(&child.associations.outbound));
                 // First the one that carries on, so that there is always one.
@@ -192,32 +222,15 @@ impl Peers {
         self.change(name, after, commands, Vec::new())
     }
 
-    /// Takes over what the plane has applied.
-    pub(crate) fn take_over(&mut self, change: Change) {
-        let Change { name, after, .. } = change;
-        let before = self.peer(&name);
-        for key in before.policies.keys() {
-            self.owners.remove(key);
-        }
-        self.owners
-            .extend(after.policies.keys().map(|key| (*key, name.clone())));
-        for (id, child) in &before.children {
-            self.by_child.remove(id);
-            for config in child.associations.both() {
-                self.by_association.remove(&config.id);
-            }
-        }
-        for (id, child) in &after.children {
-            self.by_child.insert(*id, name.clone());
-            for config in child.associations.both() {
-                self.by_association.insert(config.id, *id);
-            }
-        }
-        if after.networks.is_empty() && after.children.is_empty() {
-            self.all.remove(&name);
-        } else {
-            self.all.insert(name, after);
-        }
+    /// The pairs that only receive, orphaned ones not counted: new ones that wait for their first packet, and old ones.
+    pub(crate) fn on_standby(&self) -> impl Iterator<Item = &ChildId> {
+        self.on_standby.iter()
+    }
+
+    /// An installed pair.
+    pub(crate) fn child(&self, id: ChildId) -> Option<&Child> {
+        let peer = self.all.get(self.by_child.get(&id)?)?;
+        peer.children.get(&id)
     }
 
     /// Every installed pair, with the name of its peer.
@@ -231,6 +244,11 @@ impl Peers {
     /// The peer of an installed pair.
     pub(crate) fn peer_of(&self, id: ChildId) -> Option<&str> {
         self.by_child.get(&id).map(String::as_str)
+    }
+
+    /// Whether outbound traffic is still to move to a pair.
+    pub(crate) fn stands_by(&self, id: ChildId) -> bool {
+        self.child(id).is_some_and(Child::is_standby)
     }
 
     /// The pair to which an association belongs.
@@ -251,6 +269,7 @@ impl Peers {
         for child in peers.flat_map(|peer| peer.children.values_mut()) {
             child.is_orphaned = true;
         }
+        self.on_standby.clear();
     }
 
     /// The orphaned pairs that this new one replaces: of the same peer by its proven identity, and of the same child.
@@ -296,7 +315,8 @@ impl Peers {
         let taken = |key: &&PolicyKey| self.owners.get(*key).is_some_and(|owner| owner != name);
         if let Some(key) = wanted.keys().find(taken) {
             return Err(format!(
-                "peer {name}: {} belongs to peer {} already",
+                "peer {name}: {} belongs to peer {} already: give them different networks, or `routes = \"none\"` in \
+                 both, in `mode = \"route\"`, and routes of your own",
                 crate::events::selector_text(&key.0),
                 self.owners[key],
             ));

@@ -27,12 +27,12 @@ pub(crate) struct Protection {
 }
 
 impl Protection {
-    /// The policies of a pair, one for each of [`DIRECTIONS`].
-    pub(crate) fn policies(&self, pair: &Pair) -> [Arc<Policy>; 3] {
-        DIRECTIONS.map(|direction| Arc::new(self.policy(pair, direction)))
+    /// The policies of a pair, one for each of [`DIRECTIONS`]. With a device its associations alone satisfy them.
+    pub(crate) fn policies(&self, pair: &Pair, device: Option<&Arc<str>>) -> [Arc<Policy>; 3] {
+        DIRECTIONS.map(|direction| Arc::new(self.policy(pair, direction, device)))
     }
 
-    fn policy(&self, pair: &Pair, direction: Direction) -> Policy {
+    fn policy(&self, pair: &Pair, direction: Direction, device: Option<&Arc<str>>) -> Policy {
         let (local, remote) = self.ends;
         let endpoints = match direction {
             Direction::Out => (local, remote),
@@ -52,6 +52,7 @@ impl Protection {
             spread: 1,
             priority: LOWEST_PRIORITY + pair.narrowness(),
             is_negotiated: true,
+            device: device.cloned(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From ranges of addresses and ports, as IKE negotiates them, to prefixes and single ports, as policies have them.
 
-use ikev2::connection::Traffic;
+use crate::failure::Failure;
+use ikev2::connection::{Child, Traffic};
 use ikev2::message::payload::{AddressRange, Ports};
 use ipsec::policy::{Direction, Prefix, Selector, Upper};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -46,6 +47,15 @@ impl Pair {
         let ports = i64::from(ports.0.is_some()) + i64::from(ports.1.is_some());
         4 * (i64::from(self.local.len) + i64::from(self.remote.len)) + upper + ports
     }
+}
+
+/// What leaves and what arrives of a child's networks.
+pub(crate) fn network_selectors(child: &Child) -> Result<Vec<(Selector, Direction)>, Failure> {
+    let pairs = pairs(&child.local, &child.remote).map_err(Failure::new)?;
+    let both = |pair: Pair| {
+        [Direction::Out, Direction::In].map(|direction| (pair.selector(direction), direction))
+    };
+    Ok(pairs.into_iter().flat_map(both).collect())
 }
 
 /// Every pair of this side's and the peer's traffic; an error names what a policy cannot express. Ranges of different

@@ -32,7 +32,10 @@ pub(crate) fn peers(
         let children: Vec<_> = children
             .map(|(_, id, known)| child(id, known, report, snapshot, now))
             .collect();
-        peer(name, report, children)
+        PeerStatus {
+            device: peers.device(name).map(str::to_owned),
+            ..peer(name, report, children)
+        }
     });
     each.collect()
 }

@@ -43,13 +43,21 @@ impl Gateway {
                 Err(why) => return Answer::Refused(why.to_string()),
             },
         };
+        if let Some(Err(why)) = peers.as_ref().map(|peers| self.prepare_for_peers(peers)) {
+            return Answer::Refused(why.to_string());
+        }
         let (outcome, rivals) = self.change(|plane| reload::reload(plane, &text));
         match outcome {
             Ok((changes, mut warnings)) => {
                 // From now on the text defines the configuration: a rekey under way ends.
                 self.rekey = None;
                 warnings.extend(about(&rivals, &text));
-                let mut output = format!("{}: {changes}\n", text.name);
+                let has_none = text.text.is_empty() && changes == reload::Changes::default();
+                // A configuration without setkey files has nothing to say about them.
+                let mut output = match peers.is_some() && has_none {
+                    true => String::new(),
+                    false => format!("{}: {changes}\n", text.name),
+                };
                 if let Some(peers) = peers {
                     match self.reload_peers(peers) {
                         Ok(difference) => output += &difference,
@@ -98,8 +106,11 @@ impl Gateway {
         let before = self.snapshot();
         let outcome = work(&mut self.plane);
         self.relax_rp_filter();
-        self.report_changes(&before);
-        let rivals = report::rivals(&before, &self.snapshot());
+        // Names of associations and policies are no keys.
+        let rivals = memory::without_keys(|| {
+            self.report_changes(&before);
+            report::rivals(&before, &self.snapshot())
+        });
         drop(before);
         self.plane.drain();
         self.warn_of_unlocked_keys();

@@ -7,23 +7,28 @@
 //! ```
 
 mod answers;
+mod together;
 mod uses;
+
+use together::{Asked, Together};
 
 use super::Gateway;
 use crate::config::{self, ConfiguredPeer};
 use crate::events::What;
 use crate::failure::Failure;
+use crate::ike::StartError;
 use crate::ike::message::{FromIke, ToIke};
 use crate::memory;
-use crate::plane::Plane as _;
-use crate::run::ike::{Change, KeyExchange, what};
-use ikev2::endpoint::{ChildId, ChildSa, Event};
+use crate::run::ike::{Change, KeyExchange, PeerDevice, what};
+use ikev2::endpoint::{ChildId, Event};
+use ipsec::database::KeptInterface;
 use ipsec::sa::SaId;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Messages of the ike process that are handled before the main thread looks at everything else again.
-const MAX_MESSAGES_PER_ROUND: usize = 64;
+/// Messages of the ike process that are handled before the main thread looks at everything else again. What they change
+/// in the databases is one change, which costs nearly the same for one child SA as for hundreds.
+const MAX_MESSAGES_PER_ROUND: usize = 512;
 
 /// How long the end of the gateway waits until every peer has been told.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,111 +39,105 @@ impl Gateway {
         let Some(mut ike) = self.ike.take() else {
             return Ok(());
         };
-        let connections: Vec<_> = ike
-            .configured
-            .iter()
-            .map(|peer| peer.connection.clone())
-            .collect();
-        let mut outcome = Ok(());
-        for connection in &connections {
-            let change = ike.peers.close(connection);
-            outcome = outcome.and(self.apply_change(&mut ike, change));
+        let configured = ike.configured.clone();
+        let mut together = Together::default();
+        let mut outcome = self.keep_devices(&[&configured]);
+        for peer in &configured {
+            if outcome.is_err() {
+                break;
+            }
+            let device = PeerDevice::of(&peer.mode);
+            match ike.peers.close(&peer.connection, device) {
+                Ok(change) => together.add(&mut ike.peers, change),
+                Err(why) => outcome = Err(why),
+            }
         }
+        outcome = outcome.and(self.apply_together(&mut ike, together));
         self.ike = Some(ike);
         outcome.map_err(Failure::new)
     }
 
+    /// Makes the devices of these peers, and leaves those of others to be removed once no route leads to them.
+    fn keep_devices(&mut self, peers: &[&[ConfiguredPeer]]) -> Result<(), String> {
+        let mut kept: Vec<KeptInterface> = Vec::new();
+        for peer in peers.iter().copied().flatten() {
+            let device = PeerDevice::of(&peer.mode).map(|device| device.kept());
+            // Of a peer whose routes change, the new way counts once its old policies are gone.
+            let news = device.filter(|new| kept.iter().all(|known| known.name != new.name));
+            kept.extend(news);
+        }
+        let outcome = self.plane.keep_interfaces(&kept);
+        outcome.map_err(|error| error.to_string())
+    }
+
     /// Starts the processes, at first and after they have ended.
     pub(super) fn start_ike(&mut self) {
-        let Some(ike) = &mut self.ike else { return };
+        let Some(ike) = self.ike.as_mut().filter(|ike| ike.is_used()) else {
+            return;
+        };
         if let Err(error) = memory::with_keys(|| ike.start()) {
-            (self.warnings.warn_once())(&format!(
-                "the key exchange processes cannot be started: {error}; this is tried again"
-            ));
+            let what = "the key exchange processes cannot be started";
+            let StartError::Failed(error) = error else {
+                (self.warnings.warn())(&format!("{what}: {error}"));
+                let reason = error.to_string();
+                return self.report_event(What::IkeLost { reason });
+            };
+            (self.warnings.warn_once())(&format!("{what}: {error}; this is tried again"));
         }
     }
 
-    /// Handles what the ike process has sent.
+    /// Handles what the ike process has sent: first all that changes the databases, then the news of it.
     pub(super) fn hear_ike(&mut self) {
-        for _ in 0..MAX_MESSAGES_PER_ROUND {
+        let (mut asked, mut others) = (Vec::new(), Vec::new());
+        let mut lost = None;
+        while asked.len() + others.len() < MAX_MESSAGES_PER_ROUND {
             let Some(ike) = self.ike.as_mut().filter(|ike| ike.runs()) else {
-                return;
+                break;
             };
             match ike.receive() {
-                Ok(Some(message)) => self.take_message(message),
+                Ok(Some(FromIke::Install(child))) => asked.push(Asked::Install(child)),
+                Ok(Some(FromIke::UseOutbound(child))) => asked.push(Asked::UseOutbound(child)),
+                Ok(Some(FromIke::Remove { child, .. })) => asked.push(Asked::Remove(child)),
+                Ok(Some(other)) => others.push(other),
                 Ok(None) => break,
                 Err(error) => {
-                    self.lose_ike(&error.to_string());
+                    lost = Some(error.to_string());
                     break;
                 }
             }
-            memory::wipe_stack();
         }
+        if asked.is_empty() && others.is_empty() && lost.is_none() {
+            return;
+        }
+        self.change_as_asked(&asked);
+        drop(asked);
+        for message in others {
+            self.take_message(message);
+        }
+        if let Some(why) = lost {
+            self.lose_ike(&why);
+        }
+        memory::wipe_stack();
     }
 
     fn take_message(&mut self, message: FromIke) {
         match message {
-            FromIke::Install(child) => self.install_child(&child),
-            FromIke::UseOutbound(child) => self.use_outbound(child),
-            FromIke::Remove { child, .. } => self.remove_children(&[child]),
             FromIke::Event(event) => self.take_event(event),
             FromIke::Report { token, peers, .. } => self.answer_report(token, &peers),
             FromIke::Why { token, story } => self.answer_why(token, story.as_ref()),
-            FromIke::LogKeys { .. } | FromIke::Stopped => {}
+            // The first three change the databases: Gateway::change_as_asked.
+            FromIke::Install(_)
+            | FromIke::UseOutbound(_)
+            | FromIke::Remove { .. }
+            | FromIke::LogKeys { .. }
+            | FromIke::Stopped => {}
         }
-    }
-
-    fn install_child(&mut self, child: &ChildSa) {
-        let Some(mut ike) = self.ike.take() else {
-            return;
-        };
-        let orphans = ike.peers.orphans_before(child);
-        let change = ike.peers.install(child);
-        let outcome = self.apply_change(&mut ike, change);
-        if outcome.is_ok() {
-            ike.retire(orphans);
-        }
-        ike.send(ToIke::Installed {
-            child: child.id,
-            outcome,
-        });
-        self.ike = Some(ike);
-    }
-
-    fn use_outbound(&mut self, id: ChildId) {
-        let Some(mut ike) = self.ike.take() else {
-            return;
-        };
-        let change = ike.peers.use_outbound(id);
-        if let Err(why) = self.apply_change(&mut ike, change) {
-            (self.warnings.warn_once())(&format!(
-                "traffic cannot move to a rekeyed child SA, and stays on the old one: {why}"
-            ));
-        }
-        self.ike = Some(ike);
     }
 
     /// Removes pairs of one or more peers. Traffic that no other pair carries is dropped from here on.
     pub(super) fn remove_children(&mut self, ids: &[ChildId]) {
-        let Some(mut ike) = self.ike.take() else {
-            return;
-        };
-        for id in ids {
-            let Some(name) = ike.peers.peer_of(*id).map(str::to_owned) else {
-                continue;
-            };
-            let snapshot = self.snapshot();
-            let exists = |id: &SaId| snapshot.find(id).is_some();
-            let change = ike.peers.remove(&name, &[*id], exists);
-            drop(snapshot);
-            if let Err(why) = self.apply_change(&mut ike, change) {
-                (self.warnings.warn())(&format!(
-                    "peer {name}: a child SA cannot be removed: {why}"
-                ));
-            }
-            ike.received.remove(id);
-        }
-        self.ike = Some(ike);
+        let asked: Vec<_> = ids.iter().map(|id| Asked::Remove(*id)).collect();
+        self.change_as_asked(&asked);
     }
 
     fn take_event(&mut self, event: Event) {
@@ -176,13 +175,9 @@ impl Gateway {
         ike: &mut KeyExchange,
         change: Result<Change, String>,
     ) -> Result<(), String> {
-        let change = change?;
-        if !change.commands.is_empty() {
-            let (outcome, _) = self.change(|plane| plane.apply(&change.commands).map(drop));
-            outcome.map_err(|refused| refused.reason.to_string())?;
-        }
-        ike.peers.take_over(change);
-        Ok(())
+        let mut together = Together::default();
+        together.add(&mut ike.peers, change?);
+        self.apply_together(ike, together)
     }
 
     /// The processes have ended: what they negotiated carries on, and they are started again.
@@ -200,6 +195,8 @@ impl Gateway {
         if self.ike.as_ref().is_some_and(KeyExchange::must_restart) {
             self.start_ike();
         }
+        self.report_first_packets();
+        self.move_from_orphans();
         let leaving = self
             .ike
             .as_mut()
@@ -208,8 +205,16 @@ impl Gateway {
         if !leaving.is_empty() {
             self.remove_children(&leaving);
         }
-        self.report_first_packets();
         self.answer_late();
+    }
+
+    /// Moves traffic from orphans to the pairs that have taken their place.
+    fn move_from_orphans(&mut self) {
+        let Some(ike) = &mut self.ike else { return };
+        let mut moving = ike.take_moving();
+        moving.retain(|id| ike.peers.stands_by(*id));
+        let asked: Vec<_> = moving.into_iter().map(Asked::UseOutbound).collect();
+        self.change_as_asked(&asked);
     }
 
     /// When [`Gateway::look_at_ike`] has something to do.
@@ -217,21 +222,38 @@ impl Gateway {
         self.ike.as_ref().and_then(KeyExchange::due)
     }
 
+    /// Opens the sockets of IKE if these are the first peers of this gateway.
+    pub(super) fn prepare_for_peers(&mut self, peers: &[ConfiguredPeer]) -> Result<(), Failure> {
+        let lacks_sockets = |ike: &&mut KeyExchange| !peers.is_empty() && !ike.has_sockets();
+        let Some(ike) = self.ike.as_mut().filter(lacks_sockets) else {
+            return Ok(());
+        };
+        let host = self.plane.kernel();
+        ike.open_sockets(|family| host.first_socket(family))?;
+        host.exchange_keys(true);
+        Ok(())
+    }
+
     /// New peers in place of those in force: only what differs changes.
     pub(super) fn reload_peers(&mut self, peers: Vec<ConfiguredPeer>) -> Result<String, String> {
+        let is_unused = |ike: &&KeyExchange| !ike.is_used() && peers.is_empty();
+        if self.ike.as_ref().is_none_or(|ike| is_unused(&ike)) {
+            return Ok(String::new());
+        }
         let Some(mut ike) = self.ike.take() else {
-            return match peers.is_empty() {
-                true => Ok(String::new()),
-                false => Err(
-                    "the gateway was started without peers: restart it for the first one"
-                        .to_owned(),
-                ),
-            };
+            return Ok(String::new());
         };
         let difference = config::difference(&ike.configured, &peers).to_string();
+        let old = ike.configured.clone();
+        if let Err(why) = self.keep_devices(&[&old, &peers]) {
+            self.ike = Some(ike);
+            return Err(format!("nothing was changed: {why}"));
+        }
         let mut outcome = Ok(());
         for peer in &peers {
-            let change = ike.peers.close(&peer.connection);
+            let change = ike
+                .peers
+                .close(&peer.connection, PeerDevice::of(&peer.mode));
             outcome = outcome.and(self.apply_change(&mut ike, change));
         }
         let gone: Vec<_> = ike
@@ -244,10 +266,18 @@ impl Gateway {
             let change = ike.peers.open(&name);
             outcome = outcome.and(self.apply_change(&mut ike, change));
         }
+        outcome = outcome.and(self.keep_devices(&[&peers]));
+        if let Err(error) = self.plane.refresh() {
+            (self.warnings.warn_once())(&format!("the kernel's tables: {error}"));
+        }
         if !ike.reconfigure(peers) {
             outcome = outcome.and(Err("the key exchange process does not take it".to_owned()));
         }
+        let is_first = !ike.has_started();
         self.ike = Some(ike);
+        if is_first {
+            self.start_ike();
+        }
         outcome.map(|()| difference)
     }
 

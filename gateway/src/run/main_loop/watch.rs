@@ -28,12 +28,12 @@ impl Gateway {
                     interface,
                     outline,
                 } => {
-                    self.acquire_peer(policy, &outline);
                     let wanted = (policy, interface);
+                    let interface = self.plane.kernel().device_name(interface);
+                    self.acquire_peer(policy, interface.as_deref(), &outline);
                     let last = self.acquired.get(&wanted);
                     if last.is_none_or(|last| last.elapsed() >= ACQUIRE_INTERVAL) {
                         self.acquired.insert(wanted, Instant::now());
-                        let interface = self.plane.kernel().device_name(interface);
                         self.report_event(What::Acquire {
                             policy,
                             interface,

@@ -8,10 +8,16 @@ fn options() -> SocketOptions {
 }
 
 fn both(family: Family) -> (IkeSocket, UdpSource) {
-    let ike = open_ike(family, SHARED_PORT, true, &options()).unwrap();
+    both_beginning_with(FirstSocket::Ike, family)
+}
+
+fn both_beginning_with(first: FirstSocket, family: Family) -> (IkeSocket, UdpSource) {
     let mut udp = UdpOptions::new(options());
-    udp.beside_ike = true;
-    (IkeSocket::over(ike).unwrap(), open(family, &udp).unwrap().0)
+    udp.beside_ike = Some(first);
+    let mut esp = (first == FirstSocket::Esp).then(|| open(family, &udp).unwrap().0);
+    let ike = open_ike(family, SHARED_PORT, true, first, &options()).unwrap();
+    let esp = esp.take().unwrap_or_else(|| open(family, &udp).unwrap().0);
+    (IkeSocket::over(ike).unwrap(), esp)
 }
 
 fn loopback(family: Family) -> IpAddr {
@@ -45,8 +51,10 @@ fn packets(source: &mut UdpSource, count: usize) -> Vec<Vec<u8>> {
 #[test]
 fn the_kernel_gives_each_socket_its_own_kind_whatever_the_senders_port() {
     isolated(|| {
-        for family in [Family::V4, Family::V6] {
-            let (mut ike, mut esp) = both(family);
+        let firsts = [FirstSocket::Ike, FirstSocket::Esp];
+        let each = firsts.map(|first| [(first, Family::V4), (first, Family::V6)]);
+        for (first, family) in each.into_iter().flatten() {
+            let (mut ike, mut esp) = both_beginning_with(first, family);
             let to = SocketAddr::new(loopback(family), SHARED_PORT);
             // By the hash of ports alone half of these would go to the wrong socket.
             for n in 0..40 {
@@ -96,7 +104,7 @@ fn a_flood_of_one_kind_takes_no_room_from_the_other() {
 #[test]
 fn until_esp_has_its_socket_its_packets_are_counted() {
     isolated(|| {
-        let file = open_ike(Family::V4, SHARED_PORT, false, &options()).unwrap();
+        let file = open_ike(Family::V4, SHARED_PORT, false, FirstSocket::Ike, &options()).unwrap();
         let mut ike = IkeSocket::over(file).unwrap();
         let peer = UdpSocket::bind((loopback(Family::V4), 0)).unwrap();
         peer.send_to(&[7; 100], (loopback(Family::V4), SHARED_PORT))
@@ -111,7 +119,7 @@ fn messages_leave_by_the_address_that_is_asked_for_with_the_marker_on_port_4500_
     isolated(|| {
         let two = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
         for (port, marker) in [(500, &[][..]), (SHARED_PORT, &[0; 4])] {
-            let file = open_ike(Family::V4, port, false, &options()).unwrap();
+            let file = open_ike(Family::V4, port, false, FirstSocket::Ike, &options()).unwrap();
             let mut ike = IkeSocket::over(file).unwrap();
             let peer = UdpSocket::bind((loopback(Family::V4), 0)).unwrap();
             let to = peer.local_addr().unwrap();
@@ -137,8 +145,8 @@ fn messages_leave_by_the_address_that_is_asked_for_with_the_marker_on_port_4500_
 #[test]
 fn the_port_500_is_not_shared() {
     isolated(|| {
-        let first = open_ike(Family::V4, 500, false, &options()).unwrap();
-        let second = open_ike(Family::V4, 500, false, &options());
+        let first = open_ike(Family::V4, 500, false, FirstSocket::Ike, &options()).unwrap();
+        let second = open_ike(Family::V4, 500, false, FirstSocket::Ike, &options());
         assert!(matches!(second, Err(OpenError::PortTaken { port: 500 })));
         drop(first);
     });

@@ -305,8 +305,8 @@ fn a_replacement_leaves_nothing_of_what_stood_there_but_its_counts() {
 }
 
 #[test]
-fn while_we_live_nobody_else_flushes_or_deletes_the_table_and_then_it_stays_until_the_next_takes_it()
- {
+fn while_its_owner_runs_no_other_program_removes_the_table_and_then_it_stays_until_the_next_owner()
+{
     isolated(|| {
         in_a_namespace(|| {
             let rules = ruleset(&site(), &plan());

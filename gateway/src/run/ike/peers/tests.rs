@@ -82,11 +82,11 @@ impl Host {
     fn apply(&mut self, change: Result<Change, String>) {
         let change = change.unwrap();
         self.plane.apply(&change.commands).unwrap();
-        self.peers.take_over(change);
+        drop(self.peers.take_over(change));
     }
 
     fn close(&mut self, connection: &Connection) {
-        let change = self.peers.close(connection);
+        let change = self.peers.close(connection, None);
         self.apply(change);
     }
 
@@ -206,7 +206,7 @@ fn a_pair_becomes_two_associations_with_everything_that_was_negotiated() {
 }
 
 #[test]
-fn a_rekey_moves_the_outbound_traffic_when_told_and_back_if_the_new_pair_loses() {
+fn a_rekey_moves_the_outbound_traffic_on_request_and_back_if_the_new_pair_loses() {
     let mut host = Host::default();
     host.close(&connection("office"));
     host.install(&child(1, "office"));
@@ -227,6 +227,30 @@ fn a_rekey_moves_the_outbound_traffic_when_told_and_back_if_the_new_pair_loses()
     assert_eq!(host.snapshot().sas().count(), 2);
     assert_eq!(host.policies().len(), 3);
     assert_eq!(host.peers.children().count(), 1);
+}
+
+#[test]
+fn of_two_pairs_that_replace_the_same_one_only_the_last_that_was_moved_to_carries() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    for id in [2, 3] {
+        host.install(&ChildSa {
+            outbound_state: Outbound::Standby,
+            replaces: Some(ChildId(1)),
+            ..child(id, "office")
+        });
+    }
+    for (id, spi) in [(3, 0x2003), (2, 0x2002), (3, 0x2003)] {
+        host.use_outbound(id);
+        assert_eq!(host.carrier(), Some(spi));
+        let snapshot = host.snapshot();
+        let carrying = snapshot.sas().filter(|sa| {
+            let config = &sa.config;
+            config.id.destination == "192.0.2.2".parse::<IpAddr>().unwrap() && !config.is_standby
+        });
+        assert_eq!(carrying.count(), 1);
+    }
 }
 
 #[test]
@@ -261,7 +285,7 @@ fn a_peer_of_unknown_address_is_closed_and_opens_towards_the_address_it_came_fro
 fn two_peers_cannot_have_the_same_networks() {
     let mut host = Host::default();
     host.close(&connection("office"));
-    let why = host.peers.close(&connection("branch")).err().unwrap();
+    let why = host.peers.close(&connection("branch"), None).err().unwrap();
     assert!(why.contains("belongs to peer office"), "{why}");
     let why = host.peers.install(&child(1, "branch")).err().unwrap();
     assert!(why.contains("belongs to peer office"), "{why}");
@@ -274,7 +298,7 @@ fn a_change_of_one_peer_leaves_the_other_alone() {
     host.install(&child(1, "office"));
     let mut branch = connection("branch");
     branch.children[0].remote = vec![range("10.3.0.0", "10.3.255.255")];
-    let change = host.peers.close(&branch).unwrap();
+    let change = host.peers.close(&branch, None).unwrap();
     assert_eq!(change.commands.len(), 3, "{:?}", change.commands);
     assert!(
         change
@@ -284,7 +308,7 @@ fn a_change_of_one_peer_leaves_the_other_alone() {
     );
     host.apply(Ok(change));
     // The same again changes nothing.
-    assert!(host.peers.close(&branch).unwrap().commands.is_empty());
+    assert!(host.peers.close(&branch, None).unwrap().commands.is_empty());
     assert_eq!(host.carrier(), Some(0x2001));
 }
 
@@ -303,8 +327,27 @@ fn orphans_carry_on_until_a_new_pair_of_the_same_identity_takes_their_place() {
     let next = child(2, "office");
     assert_eq!(host.peers.orphans_before(&next), [ChildId(1)]);
     host.install(&next);
+    // The peer may not have the new pair yet: traffic moves when that is told.
+    assert_eq!(host.carrier(), Some(0x2001));
+    assert!(host.peers.stands_by(ChildId(2)));
+    host.use_outbound(2);
     assert_eq!(host.carrier(), Some(0x2002));
+    assert!(host.peers.stands_by(ChildId(1)));
     host.remove("office", 1);
+    assert_eq!(host.carrier(), Some(0x2002));
+}
+
+#[test]
+fn a_pair_of_another_identity_carries_traffic_at_once_though_there_is_an_orphan() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    host.peers.orphan();
+    let stranger = ChildSa {
+        peer: "c.example.org".to_owned(),
+        ..child(2, "office")
+    };
+    host.install(&stranger);
     assert_eq!(host.carrier(), Some(0x2002));
 }
 
@@ -325,6 +368,38 @@ fn a_pair_is_found_by_its_associations_and_by_its_number() {
     host.remove("office", 1);
     assert_eq!(host.peers.child_of(&id), None);
     assert_eq!(host.peers.peer_of(ChildId(1)), None);
+}
+
+#[test]
+fn what_the_plane_refuses_is_taken_back_with_all_that_followed() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    let standby = ChildSa {
+        outbound_state: Outbound::Standby,
+        replaces: Some(ChildId(1)),
+        ..child(2, "office")
+    };
+    let mut replaced = Vec::new();
+    let change = host.peers.install(&standby).unwrap();
+    replaced.push(host.peers.take_over(change));
+    assert_eq!(host.peers.on_standby().collect::<Vec<_>>(), [&ChildId(2)]);
+    let change = host
+        .peers
+        .remove("office", &[ChildId(1)], |_| true)
+        .unwrap();
+    replaced.push(host.peers.take_over(change));
+    assert!(host.peers.child(ChildId(1)).is_none());
+    host.peers.take_back(replaced);
+    assert!(host.peers.child(ChildId(1)).is_some() && host.peers.child(ChildId(2)).is_none());
+    assert_eq!(host.peers.on_standby().count(), 0);
+    assert_eq!(host.peers.owners.len(), 3);
+    assert_eq!(host.peers.by_association.len(), 2);
+    // The same commands as in front of it lead on from here.
+    host.install(&standby);
+    host.use_outbound(2);
+    assert_eq!(host.carrier(), Some(0x2002));
+    assert_eq!(host.peers.on_standby().collect::<Vec<_>>(), [&ChildId(1)]);
 }
 
 #[test]
@@ -357,4 +432,81 @@ fn a_peer_that_moved_keeps_its_keys_and_its_sequence_numbers() {
         assert!(ends.contains(&to_address.ip()), "{ends:?}");
         assert_eq!(sa.state.usage().sequence, 9);
     }
+}
+
+fn device(name: &str, by_networks: bool) -> Option<PeerDevice> {
+    Some(PeerDevice {
+        name: name.into(),
+        by_networks,
+    })
+}
+
+#[test]
+fn the_associations_of_a_peer_with_a_device_serve_the_policies_of_its_closed_networks() {
+    let mut host = Host::default();
+    let change = host
+        .peers
+        .close(&connection("office"), device("ike-office", true));
+    host.apply(change);
+    let policies = host.policies();
+    assert_eq!(policies.len(), 3);
+    let name = Some("ike-office");
+    assert!(
+        policies
+            .iter()
+            .all(|told| told.policy.device.as_deref() == name)
+    );
+    let narrow = ChildSa {
+        remote_traffic: vec![range("10.2.7.0", "10.2.7.255")],
+        ..child(1, "office")
+    };
+    host.install(&narrow);
+    assert_eq!(host.policies().len(), 3);
+    let snapshot = host.snapshot();
+    let configs: Vec<_> = snapshot.sas().map(|sa| &sa.config).collect();
+    assert_eq!(configs.len(), 2);
+    for config in configs {
+        assert_eq!(config.interface.as_deref(), name);
+        assert_eq!(config.selectors.len(), 1);
+        let number = host.peers.named(config.reqid);
+        assert_eq!(number, Some(("office", "office")));
+    }
+}
+
+#[test]
+fn without_routes_two_peers_may_have_the_same_networks() {
+    let mut host = Host::default();
+    for name in ["office", "branch"] {
+        let change = host.peers.close(&connection(name), device(name, false));
+        host.apply(change);
+    }
+    assert!(host.policies().is_empty());
+    let (source, destination) = ("10.1.0.1".parse().unwrap(), "10.2.0.1".parse().unwrap());
+    assert_eq!(host.peers.with_device("branch"), Some("branch"));
+    let child = |source, destination| host.peers.child_for("branch", source, destination);
+    assert_eq!(child(source, destination), Some("branch"));
+    assert_eq!(child(destination, source), None);
+}
+
+#[test]
+fn a_change_of_mode_keeps_the_associations() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    let carrier = host.carrier();
+    assert_eq!(carrier, Some(0x2001));
+    let change = host
+        .peers
+        .close(&connection("office"), device("ike-office", true));
+    host.apply(change);
+    let interfaces = |host: &Host| -> Vec<Option<String>> {
+        let snapshot = host.snapshot();
+        let each = snapshot.sas().map(|sa| sa.config.interface.as_deref());
+        each.map(|name| name.map(str::to_owned)).collect()
+    };
+    let name = Some("ike-office".to_owned());
+    assert_eq!(interfaces(&host), vec![name.clone(), name]);
+    host.close(&connection("office"));
+    assert_eq!(interfaces(&host), vec![None, None]);
+    assert_eq!(host.carrier(), carrier);
 }

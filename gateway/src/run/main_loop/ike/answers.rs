@@ -36,7 +36,7 @@ impl Gateway {
 
     fn status_with(&mut self, reports: Option<&[PeerReport]>) -> Status {
         let mut status = self.status();
-        if let Some(ike) = &self.ike {
+        if let Some(ike) = self.ike.as_ref().filter(|ike| ike.is_used()) {
             let names: Vec<_> = ike
                 .configured
                 .iter()
@@ -109,7 +109,7 @@ impl Gateway {
     }
 
     fn check_peer(&self, name: &str) -> Result<(), String> {
-        let ike = self.ike.as_ref().ok_or(
+        let ike = self.ike.as_ref().filter(|ike| ike.is_used()).ok_or(
             "this gateway has no peers of IKE: they are in the file of `esplanade run --config FILE`",
         )?;
         let names: Vec<_> = ike

@@ -3,7 +3,7 @@
 use super::Gateway;
 use crate::ike::message::ToIke;
 use ikev2::connection::Traffic;
-use ikev2::endpoint::{ChildUse, Use};
+use ikev2::endpoint::{ChildId, ChildUse, Use};
 use ikev2::message::payload::{AddressRange, Ports};
 use ipsec::packet::Outline;
 use ipsec::policy::{Action, Direction, Level};
@@ -12,8 +12,27 @@ use std::net::IpAddr;
 
 impl Gateway {
     /// A packet needs protection: its peer is brought up, if it waits for that.
-    pub(in crate::run::main_loop) fn acquire_peer(&mut self, policy: u32, outline: &Outline) {
+    /// `interface`: the device of a peer into which it was routed without a policy.
+    pub(in crate::run::main_loop) fn acquire_peer(
+        &mut self,
+        policy: u32,
+        interface: Option<&str>,
+        outline: &Outline,
+    ) {
         let Some(ike) = &mut self.ike else { return };
+        if let Some(connection) = interface.and_then(|device| ike.peers.with_device(device)) {
+            let (source, destination) = (outline.source, outline.destination);
+            let child = ike.peers.child_for(connection, source, destination);
+            if let Some(child) = child {
+                let message = ToIke::Acquire {
+                    connection: connection.to_owned(),
+                    child: child.to_owned(),
+                    packet: packet(outline),
+                };
+                ike.send(message);
+            }
+            return;
+        }
         let snapshot = self.plane.published().load_full();
         let mut policies = snapshot.policies(Direction::Out);
         let Some((_, policy)) = policies.find(|(id, _)| *id == policy) else {
@@ -65,24 +84,32 @@ impl Gateway {
 
     /// Once a second: which pairs have received since the last time.
     pub(in crate::run::main_loop) fn report_received(&mut self) {
-        self.report_packets(|_| true);
+        let Some(ike) = &self.ike else { return };
+        let children = ike.peers.children();
+        let alive = children.filter(|(_, _, child)| !child.is_orphaned);
+        let ids = alive.map(|(_, id, _)| id).collect();
+        self.report_packets(ids);
     }
 
     /// More often: whether pairs that wait for their first packet have received it.
     pub(in crate::run::main_loop) fn report_first_packets(&mut self) {
-        self.report_packets(|is_standby| is_standby);
+        let Some(ike) = &self.ike else { return };
+        let ids: Vec<_> = ike.peers.on_standby().copied().collect();
+        if !ids.is_empty() {
+            self.report_packets(ids);
+        }
     }
 
-    fn report_packets(&mut self, of: impl Fn(bool) -> bool) {
+    fn report_packets(&mut self, ids: Vec<ChildId>) {
         let Some(ike) = self.ike.as_mut().filter(|ike| ike.runs()) else {
             return;
         };
         let snapshot = self.plane.published().load_full();
         let mut uses = Vec::new();
-        for (_, id, child) in ike.peers.children() {
-            if child.is_orphaned || !of(child.associations.outbound.is_standby) {
+        for id in ids {
+            let Some(child) = ike.peers.child(id) else {
                 continue;
-            }
+            };
             let place = snapshot.find(&child.associations.inbound.id);
             let packets = place.map_or(0, |place| snapshot.sa(place).state.usage().packets);
             let before = ike.received.get(&id).copied().unwrap_or(0);

@@ -1,0 +1,169 @@
+//! Many changes of peers as one change of the databases: installing a child SA costs as much as everything that the
+//! databases and the kernel's tables have to be compared for, and hundreds at once cost little more.
+//!
+//! ```text
+//!   Install, Install, Remove, … ──► commands in the same order ──► one change ──► accepted: Installed, Installed, …
+//!                                                                            └──► refused: each by a change of its own
+//! ```
+
+use super::super::Gateway;
+use crate::ike::message::ToIke;
+use crate::plane::Plane as _;
+use crate::run::ike::{Change, KeyExchange, Peers, Replaced};
+use ikev2::endpoint::{ChildId, ChildSa};
+use ipsec::command::Command;
+use ipsec::sa::SaId;
+
+/// What the ike process asks for.
+pub(super) enum Asked {
+    /// Install a pair.
+    Install(Box<ChildSa>),
+    /// Move outbound traffic to it.
+    UseOutbound(ChildId),
+    /// Take it away.
+    Remove(ChildId),
+}
+
+/// Changes that the plane is given together.
+#[derive(Default)]
+pub(super) struct Together {
+    commands: Vec<Command>,
+    replaced: Vec<Replaced>,
+}
+
+impl Together {
+    /// Takes over a change; the next one is computed from what is true after it.
+    pub(super) fn add(&mut self, peers: &mut Peers, mut change: Change) {
+        self.commands.append(&mut change.commands);
+        self.replaced.push(peers.take_over(change));
+    }
+
+    /// Whether an association is added here.
+    fn adds(&self, id: &SaId) -> bool {
+        let is_it =
+            |command: &Command| matches!(command, Command::AddSa(config) if config.id == *id);
+        self.commands.iter().any(is_it)
+    }
+}
+
+impl Gateway {
+    /// Gives changes to the plane. If it refuses them, all are taken back.
+    pub(super) fn apply_together(
+        &mut self,
+        ike: &mut KeyExchange,
+        together: Together,
+    ) -> Result<(), String> {
+        let Together { commands, replaced } = together;
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let (outcome, _) = self.change(|plane| plane.apply(&commands).map(drop));
+        outcome.map_err(|refused| {
+            ike.peers.take_back(replaced);
+            refused.reason.to_string()
+        })
+    }
+
+    /// Changes the databases as the ike process asks, in its order.
+    pub(super) fn change_as_asked(&mut self, asked: &[Asked]) {
+        let Some(mut ike) = self.ike.take() else {
+            return;
+        };
+        // What a single one does wrong does not keep the others from being done.
+        if !asked.is_empty() && !self.try_together(&mut ike, asked) {
+            for one in asked.chunks(1) {
+                self.try_together(&mut ike, one);
+            }
+        }
+        self.ike = Some(ike);
+    }
+
+    /// False if the plane has refused several, of which nothing is done then.
+    fn try_together(&mut self, ike: &mut KeyExchange, asked: &[Asked]) -> bool {
+        let mut together = Together::default();
+        let mut outcomes = Vec::with_capacity(asked.len());
+        let snapshot = self.snapshot();
+        for one in asked {
+            let exists = |id: &SaId| snapshot.find(id).is_some() || together.adds(id);
+            let (change, orphans) = change_of(ike, one, exists);
+            let outcome = change.map(|change| {
+                if let Some(change) = change {
+                    together.add(&mut ike.peers, change);
+                }
+            });
+            outcomes.push((outcome, orphans));
+        }
+        drop(snapshot);
+        if let Err(why) = self.apply_together(ike, together) {
+            if asked.len() > 1 {
+                return false;
+            }
+            for (outcome, _) in &mut outcomes {
+                *outcome = Err(why.clone());
+            }
+        }
+        let answers = asked
+            .iter()
+            .zip(outcomes)
+            .filter_map(|(one, (outcome, orphans))| self.settle_asked(ike, one, outcome, orphans));
+        let answers: Vec<_> = answers.collect();
+        if !answers.is_empty() {
+            ike.send_all(answers);
+        }
+        true
+    }
+
+    /// What follows from the outcome of one: the answer to the ike process, or a warning.
+    fn settle_asked(
+        &self,
+        ike: &mut KeyExchange,
+        asked: &Asked,
+        outcome: Result<(), String>,
+        orphans: Vec<ChildId>,
+    ) -> Option<ToIke> {
+        match asked {
+            Asked::Install(child) => {
+                let child = child.id;
+                if outcome.is_ok() && !orphans.is_empty() {
+                    ike.retire(orphans, child);
+                }
+                return Some(ToIke::Installed { child, outcome });
+            }
+            Asked::UseOutbound(_) => {
+                if let Err(why) = outcome {
+                    (self.warnings.warn_once())(&format!(
+                        "traffic cannot move to a rekeyed child SA, and stays on the old one: {why}"
+                    ));
+                }
+            }
+            Asked::Remove(id) => {
+                if let Err(why) = outcome {
+                    (self.warnings.warn())(&format!("a child SA cannot be removed: {why}"));
+                }
+                ike.received.remove(id);
+            }
+        }
+        None
+    }
+}
+
+/// The change, if one is needed, and the orphaned pairs that an installed one replaces.
+fn change_of(
+    ike: &mut KeyExchange,
+    asked: &Asked,
+    exists: impl Fn(&SaId) -> bool,
+) -> (Result<Option<Change>, String>, Vec<ChildId>) {
+    let peers = &mut ike.peers;
+    match asked {
+        Asked::Install(child) => {
+            let orphans = peers.orphans_before(child);
+            (peers.install(child).map(Some), orphans)
+        }
+        Asked::UseOutbound(id) => (peers.use_outbound(*id).map(Some), Vec::new()),
+        Asked::Remove(id) => {
+            let name = peers.peer_of(*id);
+            let change = name.map(|name| peers.remove(name, &[*id], exists));
+            (change.transpose(), Vec::new())
+        }
+    }
+}
