@@ -97,9 +97,9 @@ class Bench:
                 if MARK in frame or ((packet := Packet.of(frame)) and packet.source.startswith("10."))]
 
     def carried(self):
-        """Packets that the right end's child SAs have opened and sealed, by its own count."""
-        children = self.right.children()
-        return [sum(int(child[name]) for child in children) for name in ("packets-in", "packets-out")]
+        """Packets that each of the right end's child SAs has opened and sealed, by its own count."""
+        return {child["spi-in"]: [int(child[name]) for name in ("packets-in", "packets-out")]
+                for child in self.right.children()}
 
     def fragmented(self):
         """Encrypted fragments of IKE that each end has sent."""
@@ -122,7 +122,10 @@ class Bench:
         for way in ("out", "in"):
             came = self.echoed(way)
             outcome[f"{way}{suffix}"] = None if came == COUNT else f"{came} of {COUNT} came back"
-        opened, sealed = (after - old for after, old in zip(self.carried(), before))
+        # One that replaced another in between counts from nothing; one that has gone had carried before.
+        grown = [[now - old for now, old in zip(counts, before.get(spi, (0, 0)))]
+                 for spi, counts in self.carried().items()]
+        opened, sealed = (sum(counts) for counts in zip((0, 0), *grown))
         outcome[f"counted{suffix}"] = (None if min(opened, sealed) >= 2 * COUNT else
                                        f"charon opened {opened} and sealed {sealed}, not {2 * COUNT}")
         # Several packets may be one frame here, before a card cuts it; charon's are single.

@@ -33,6 +33,8 @@ class Esplanade:
     fails_closed = True
     # Seconds between the datagrams of a flow; without one for so long, the rest is lost.
     flow_interval, patience = 0.005, 1
+    # ESP in UDP without a NAT too.
+    always_udp = False
 
     def __init__(self, host, which, outer, folder, certificates):
         self.host, self.which, self.outer = host, which, outer
@@ -40,8 +42,9 @@ class Esplanade:
         self.control, self.log = f"{folder}/control.sock", f"{folder}/log"
 
     @staticmethod
-    def takes(_):
-        return True
+    def takes(case):
+        """It logs no keys yet."""
+        return "dissected" not in case.steps
 
     def configure(self, case):
         """Writes esplanade.toml and what it names."""
@@ -51,6 +54,7 @@ class Esplanade:
         local, remote = self.outer[case.outer]
         more = [f"fragment_bytes = {case.fragment_size}"] if case.fragment_size else []
         more += ["childless = true"] if case.childless else []
+        more += ['encapsulation = "force"'] if self.always_udp else []
         remote = "" if remote == "%any" else f'remote = "{remote}"'
         text = PEER.format(local=local, remote=remote, proof=self.proof(case, end), identity=end.identity,
                            peer_identity=end.peer_identity, networks=end.networks,

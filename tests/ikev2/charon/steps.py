@@ -9,7 +9,9 @@ from network.expect import expect
 from network.timeout import slowed
 
 # Seconds for an exchange of SAs, for a collision to settle, and for a dead peer to be noticed.
-EXCHANGE_TIMEOUT, SETTLE_TIMEOUT, DEAD_TIMEOUT = slowed(6), slowed(12), slowed(15)
+EXCHANGE_TIMEOUT, SETTLE_TIMEOUT, DEAD_TIMEOUT = slowed(6), slowed(12), slowed(30)
+# Seconds without a change of child SAs after which none is expected any more.
+STEADY_SECONDS = slowed(3)
 # Seconds that a flow of datagrams lasts while SAs are exchanged.
 FLOW_SECONDS = 1.5
 
@@ -93,6 +95,9 @@ def restart(bench, case, which):
     expect(answer is None, f"it does not come up again: {answer}")
     until(lambda: exchanged(bench, "ike", before) and len(spis(bench)) == 1,
           lambda: f"IKE SAs {before}, then {ike_spis(bench)} with children {spis(bench)}", EXCHANGE_TIMEOUT)
+    # An end goes on sending by the keys of before until it has received by the new ones, or for 2 s.
+    until(lambda: all(bench.echoed(way, 1, patience=0.5) == 1 for way in ("in", "out")), "no traffic by the new keys",
+          EXCHANGE_TIMEOUT)
 
 
 def silence(bench, case):
@@ -106,8 +111,19 @@ def silence(bench, case):
         bench.sites.wire.sh("ip link set right master br0")
     until(lambda: bench.left.is_up() and bench.right.is_up() and not ike_spis(bench) & before,
           "it does not come up again", DEAD_TIMEOUT)
-    # Both may have begun; what is too much goes.
     until(lambda: bench.echoed("out", 1, patience=0.5) == 1, "no traffic", DEAD_TIMEOUT)
+    # Both may have begun; what is too much goes.
+    settle(bench)
+
+
+def settle(bench):
+    """Waits until child SAs have neither come nor gone for a while."""
+    present, since, begun = spis(bench), time.monotonic(), time.monotonic()
+    while time.monotonic() - since < STEADY_SECONDS:
+        expect(time.monotonic() - begun < DEAD_TIMEOUT, "child SAs come and go")
+        time.sleep(0.1)
+        if (now := spis(bench)) != present:
+            present, since = now, time.monotonic()
 
 
 def delete(bench, case, which):

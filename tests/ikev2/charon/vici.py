@@ -16,10 +16,10 @@ class Refused(Exception):
 
 
 class Session:
-    """One connection to the socket."""
+    """One connection to the socket: a path, or with a TCP socket an address and a port."""
 
-    def __init__(self, path, timeout):
-        self.socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, path, timeout, unconnected=None):
+        self.socket = unconnected or socket.socket(socket.AF_UNIX)
         self.socket.settimeout(timeout)
         self.socket.connect(path)
 

@@ -1,0 +1,41 @@
+"""What the processes of a host cost: processor time and private memory, of all of them together."""
+
+import os
+
+
+def pids(host):
+    """Every process in the network namespace of a host."""
+    space = os.stat(f"/run/netns/{host.name}").st_ino
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{pid}/ns/net").st_ino == space:
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def cpu_seconds(processes):
+    """Processor time of processes that live, in steps of a clock tick."""
+    ticks = 0
+    for pid in processes:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def private_dirty(processes):
+    """Bytes that are in memory for these processes alone."""
+    return sum(memory(pid) for pid in processes)
+
+
+def memory(pid):
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_Dirty:"))
+
+
+def name(pid):
+    with open(f"/proc/{pid}/comm") as file:
+        return file.read().strip()
