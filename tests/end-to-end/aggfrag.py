@@ -1,7 +1,6 @@
 """AGGFRAG mode (RFC 9347) between two gateways: many small packets in one, large ones across several, a constant
 rate."""
 
-import signal
 import socket
 import time
 
@@ -69,12 +68,9 @@ def small_packets_share_outer_ones(family):
             receiver, sender = ends(sites, family)
             wire = sites.listen(sites.wire, "left")
             sent = [number.to_bytes(4, "big") * (1 + number % 12) for number in range(DATAGRAMS)]
-            left.process.send_signal(signal.SIGSTOP)
-            try:
+            with left.held():
                 for datagram in sent:
                     sender.send(datagram)
-            finally:
-                left.process.send_signal(signal.SIGCONT)
             got = [receiver.recv(2000) for _ in sent]
             expect(got == sent, "other bytes or another order arrived")
             frames = [frame for frame in wire.settle() if is_from_left(frame, 4)]

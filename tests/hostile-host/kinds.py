@@ -1,7 +1,6 @@
 """What another program of the same host does to a gateway. Each kind is done alone, again and again, under traffic."""
 
 import os
-import signal
 import time
 from dataclasses import dataclass
 
@@ -84,25 +83,19 @@ def by(script, control=None):
 def while_stopped(script):
     """The gateway is held by SIGSTOP meanwhile, so nothing comes back."""
     def attack(bench):
-        bench.gateway.process.send_signal(signal.SIGSTOP)
-        try:
+        with bench.gateway.held():
             status, output = bench.attempt(script)
             owned = kernel() >= OWNED_SINCE
             expect((status != 0) == owned, f"{script}: exit status {status} on kernel {os.uname().release}: {output}")
             time.sleep(HELD_FOR)
-        finally:
-            bench.gateway.process.send_signal(signal.SIGCONT)
     return attack
 
 
 def both_while_stopped(bench):
     """What passes until it goes on is told as a number where both are gone; the kernel may have kept the first."""
-    bench.gateway.process.send_signal(signal.SIGSTOP)
-    try:
+    with bench.gateway.held():
         bench.sh(f"nft flush ruleset; {CLSACT_DELETED}")
         time.sleep(HELD_FOR)
-    finally:
-        bench.gateway.process.send_signal(signal.SIGCONT)
 
 
 def settings(bench):

@@ -1,7 +1,9 @@
 """Our gateway on a host, driven only by what its users have: the command line and JSON."""
 
 import atexit
+import contextlib
 import functools
+import glob
 import json
 import os
 import shutil
@@ -13,6 +15,8 @@ import time
 from network.timeout import slowed
 
 READY_LIMIT = slowed(20)
+# How long all threads of a process may take to stop.
+HOLD_LIMIT_SECONDS = slowed(5)
 
 
 class GatewayError(Exception):
@@ -135,6 +139,20 @@ class Gateway:
         """How many packets were dropped for a reason, by its name."""
         return json.loads(self.ask("drops", "--json"))["reasons"].get(reason, 0)
 
+    @contextlib.contextmanager
+    def held(self):
+        """Holds it still. The signal returns before the threads on other processors have stopped."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + HOLD_LIMIT_SECONDS
+            while states := threads_that_run(self.process.pid):
+                if time.monotonic() > deadline:
+                    raise GatewayError(f"threads go on after SIGSTOP: {states}")
+                time.sleep(0.001)
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self, how=signal.SIGTERM):
         """Ends the gateway and gives its exit status."""
         if self.process.poll() is None:
@@ -149,3 +167,13 @@ class Gateway:
     def words(self):
         with open(self.log) as file:
             return file.read()[-4000:]
+
+
+def threads_that_run(pid):
+    """The states of those threads of a process that are not stopped."""
+    states = []
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(path) as file:
+            # Behind the name, which may hold anything.
+            states.append(file.read().rpartition(")")[2].split()[0])
+    return [state for state in states if state != "T"]
