@@ -7,8 +7,8 @@
 //!              └──► DIR/armed-esp0.setkey                what is armed again when FILE cannot be read whole
 //! ```
 //!
-//! It needs no device, no key and no name service. Only barriers are installed; the gateway itself adds the rules and
-//! routes that lead packets into the tunnel. `esplanade down` removes the barriers.
+//! It needs no device and no name service, and of keys only that their files can be read. Only barriers are installed:
+//! rules and routes that lead packets into the tunnel are the gateway's own. `esplanade down` removes the barriers.
 
 mod peers;
 
@@ -147,6 +147,8 @@ struct Armed {
     policies: usize,
     /// The file's policies alone: no keys.
     text: Zeroizing<Vec<u8>>,
+    /// What is not armed of a file that could be read, and why.
+    left_out: Vec<String>,
 }
 
 impl Armed {
@@ -178,7 +180,8 @@ impl Armed {
             apply::parse(&text)?;
             parts.push(without_end(&text.text));
         }
-        parts.push(Zeroizing::new(peers::statements(&config)?.into_bytes()));
+        let (statements, left_out) = peers::statements(&config)?;
+        parts.push(Zeroizing::new(statements.into_bytes()));
         let length = parts.iter().map(|part| part.len() + 1).sum();
         let mut text = Zeroizing::new(Vec::with_capacity(length));
         for part in &parts {
@@ -190,7 +193,10 @@ impl Armed {
             text,
             ..SetkeyText::default()
         };
-        Self::of(&request, port, Optional::AsWritten)
+        Ok(Self {
+            left_out,
+            ..Self::of(&request, port, Optional::AsWritten)?
+        })
     }
 
     fn of(request: &SetkeyText, port: u16, optional: Optional) -> Result<Self, Failure> {
@@ -212,6 +218,7 @@ impl Armed {
                 .map(|way| snapshot.policies(*way).count())
                 .sum(),
             text: policies_alone(&request.text),
+            left_out: Vec::new(),
         })
     }
 
@@ -256,7 +263,11 @@ impl Armed {
             "{} policies of {} are armed; `esplanade down` removes the drop rules\n",
             self.policies,
             file.display()
-        ))
+        ))?;
+        match self.left_out.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::new(self.left_out.join("\n"))),
+        }
     }
 }
 
@@ -321,63 +332,4 @@ fn policies_alone(text: &[u8]) -> Zeroizing<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::routes::plan::Disposition;
-
-    const TUNNEL: &str = "\
-        add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 4 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
-        spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/use;
-        spdadd 10.2.0.0/24 10.1.0.0/24 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/require;";
-
-    fn request(text: &[u8]) -> SetkeyText {
-        SetkeyText {
-            name: "boot.setkey".to_owned(),
-            text: Zeroizing::new(text.to_vec()),
-            ..SetkeyText::default()
-        }
-    }
-
-    fn armed(text: &[u8], optional: Optional) -> Armed {
-        Armed::of(&request(text), 4500, optional).ok().unwrap()
-    }
-
-    #[test]
-    fn what_is_kept_holds_every_policy_and_no_key() {
-        let whole = armed(TUNNEL.as_bytes(), Optional::AsWritten);
-        let kept = armed(&whole.text, Optional::Closed);
-        assert_eq!(kept.policies, whole.policies);
-        assert_eq!(kept.plan.leaving, whole.plan.leaving);
-        let text = String::from_utf8(whole.text.to_vec()).unwrap();
-        assert!(
-            !text.contains("0001020304") && !text.contains("add 192"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn an_optional_policy_is_closed_by_its_association_or_where_that_is_not_known() {
-        let policies = armed(TUNNEL.as_bytes(), Optional::AsWritten).text;
-        let verdict = |armed: Armed| armed.plan.leaving[0].verdict;
-        assert_eq!(
-            verdict(armed(TUNNEL.as_bytes(), Optional::AsWritten)),
-            Disposition::Protect
-        );
-        assert_eq!(
-            verdict(armed(&policies, Optional::AsWritten)),
-            Disposition::Bypass
-        );
-        assert_eq!(
-            verdict(armed(&policies, Optional::Closed)),
-            Disposition::Protect
-        );
-    }
-
-    #[test]
-    fn a_mistake_is_named_with_its_place() {
-        let request = request(b"spdadd 10.1.0.0/24;");
-        let failure = Armed::of(&request, 4500, Optional::AsWritten).err();
-        let why = failure.unwrap().to_string();
-        assert!(why.contains("boot.setkey:1:"), "{why}");
-    }
-}
+mod tests;

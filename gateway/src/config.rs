@@ -95,7 +95,7 @@ fn load_for(
     let folders = RefCell::default();
     let around = Surroundings {
         files: Files {
-            folder: path.parent().unwrap_or(Path::new(".")),
+            folder: files::folder_of(path),
             user: &user,
             folders: &folders,
             is_reload,

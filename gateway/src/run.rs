@@ -36,7 +36,7 @@ mod warnings;
 #[cfg(any(test, fuzzing))]
 pub use icmp_validation::fuzz_body;
 pub(crate) use ike::network_selectors;
-pub(crate) use options::{RESTART_EXAMPLES, RunOptions};
+pub(crate) use options::{RESTART_EXAMPLES, RunOptions, key_log_warning};
 pub(crate) use replace::restart;
 
 use crate::apply;
@@ -57,7 +57,7 @@ use dataplane::pipeline::cpu_time;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
-use ike::KeyExchange;
+use ike::{KeyExchange, KeyLog};
 use main_loop::Gateway;
 use source::Source;
 use std::path::PathBuf;
@@ -90,6 +90,9 @@ fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
     let warnings = Warnings::default();
     for warning in config.iter().flat_map(|config| &config.warnings) {
         eprint!("{warning}");
+    }
+    if let Some(folder) = &given.key_log {
+        (warnings.warn())(&key_log_warning(folder));
     }
     let chosen = user::choose(&options)?;
     let file = Source::new(&options, config.as_ref(), &chosen.user)?;
@@ -187,14 +190,7 @@ fn key_exchange(
     let Some(peers) = peers else {
         return Ok(None);
     };
-    let routed = |peer: &&ConfiguredPeer| matches!(peer.mode, Mode::Route { .. });
-    if let (Some(forward), Some(peer)) = (site.forward(), peers.iter().find(routed)) {
-        return Err(Failure::new(format!(
-            "peer {}: `mode = \"route\"`, the default, needs a TUN device, but --forward {forward} works without one: \
-             write `mode = \"policy\"`, or remove --forward",
-            peer.connection.name
-        )));
-    }
+    check_devices(&peers, site.forward())?;
     let mut processes = Processes::prepare(Setup {
         mark: site.outside_mark(),
         opener: outside.opener.clone(),
@@ -206,7 +202,21 @@ fn key_exchange(
     if !peers.is_empty() {
         processes.open_sockets(|_| FirstSocket::Ike)?;
     }
-    Ok(Some(KeyExchange::new(processes, peers)))
+    let key_log = options.key_log.as_deref().map(KeyLog::open).transpose()?;
+    Ok(Some(KeyExchange::new(processes, peers, key_log)))
+}
+
+/// A gateway without a TUN device has none for a peer either.
+fn check_devices(peers: &[ConfiguredPeer], forward: Option<&str>) -> Result<(), Failure> {
+    let routed = |peer: &&ConfiguredPeer| matches!(peer.mode, Mode::Route { .. });
+    match (forward, peers.iter().find(routed)) {
+        (Some(forward), Some(peer)) => Err(Failure::new(format!(
+            "peer {}: `mode = \"route\"`, the default, needs a TUN device, but --forward {forward} works without one: \
+             write `mode = \"policy\"`, or remove --forward",
+            peer.connection.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Threads that never sleep at real-time priority would starve all others.

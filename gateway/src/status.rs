@@ -121,6 +121,9 @@ pub(crate) struct IkeStatus {
     /// What is wrong with them.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// The folder that keys are written to.
+    #[serde(default)]
+    pub key_log: Option<String>,
 }
 
 /// A rekey under way.

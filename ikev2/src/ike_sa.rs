@@ -8,7 +8,7 @@
 
 use crate::{
     connection::Connection,
-    endpoint::{Action, ChildId, Event, Settings, peers::Peers},
+    endpoint::{Action, ChildId, Event, LoggedKeys, Settings, peers::Peers},
     fragments::Fragments,
     groups::Random,
     keys::IkeSpis,
@@ -16,7 +16,7 @@ use crate::{
     nat::Path,
     negotiation::Chosen,
     window::{Requests, Responses},
-    work::{Output, Work, WorkId},
+    work::{IkeKeyParts, Output, Work, WorkId},
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -262,6 +262,17 @@ impl Context<'_> {
 
     pub fn event(&mut self, event: Event) {
         self.act(Action::Event(event));
+    }
+
+    /// Gives the keys of a new IKE SA to a log, if one is wanted.
+    pub fn log_keys(&mut self, spis: IkeSpis, keys: &IkeKeyParts) {
+        if self.shared.settings.log_keys {
+            self.act(Action::LogKeys(Box::new(LoggedKeys {
+                spis,
+                initiator: keys.initiator.clone(),
+                responder: keys.responder.clone(),
+            })));
+        }
     }
 
     pub fn child_id(&mut self) -> ChildId {

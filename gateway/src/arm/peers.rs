@@ -11,26 +11,40 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Outer addresses that no peer has: what is armed has no association.
 const NO_ENDS: &str = "0.0.0.0-0.0.0.0";
 
-/// One statement for each pair of networks and each direction.
-pub(super) fn statements(config: &Config) -> Result<String, Failure> {
-    let mut text = String::new();
-    for peer in &config.peers {
-        let refused = |why: &dyn std::fmt::Display| {
-            Failure::new(format!("peer {}: {why}", peer.connection.name))
-        };
+/// One statement for each pair of networks and each direction, and which peers these leave out, and why. Peers to which
+/// nothing leads but the administrator's own routes have none.
+pub(super) fn statements(config: &Config) -> Result<(String, Vec<String>), Failure> {
+    let (mut text, mut left_out) = (String::new(), Vec::new());
+    for peer in config.peers.iter().filter(|peer| closes_networks(peer)) {
+        let name = &peer.connection.name;
         for child in &peer.connection.children {
-            let selectors = network_selectors(child).map_err(|why| refused(&why))?;
+            let selectors = network_selectors(child)
+                .map_err(|why| Failure::new(format!("peer {name}: {why}")))?;
             if selectors.iter().any(|(selector, _)| is_unknown(selector)) {
-                return Err(refused(
-                    &"no name is looked up when the barriers are installed: write the address in `remote`",
+                left_out.push(format!(
+                    "peer {name}: what the two gateways themselves send each other is not armed, because no name is \
+                     looked up then: write addresses in `local` and `remote`"
                 ));
+                break;
             }
             for (selector, direction) in selectors {
                 write_statement(&mut text, peer, &selector, direction);
             }
         }
     }
-    Ok(text)
+    Ok((text, left_out))
+}
+
+/// Whether a gateway drops the peer's networks elsewhere: not with `routes = "none"`.
+fn closes_networks(peer: &ConfiguredPeer) -> bool {
+    let only_by_routes = matches!(
+        peer.mode,
+        Mode::Route {
+            by_networks: false,
+            ..
+        }
+    );
+    !only_by_routes
 }
 
 /// Whether a network is the address of a name that was not looked up.
@@ -63,10 +77,10 @@ fn write_statement(
         Mode::Transport => "esp/transport//require".to_owned(),
         Mode::Route { .. } | Mode::Policy => format!("esp/tunnel/{NO_ENDS}/require"),
     };
-    // Writing into a text cannot fail.
+    // Two peers, or a peer and a file, may have the same networks. Writing into a text cannot fail.
     let _ = writeln!(
         text,
-        "spdadd {} {} {} -P {way} ipsec {protection};",
+        "spdupdate {} {} {} -P {way} ipsec {protection};",
         range(selector.source, source_port),
         range(selector.destination, destination_port),
         upper(selector.upper),

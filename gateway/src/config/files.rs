@@ -91,8 +91,17 @@ impl Files<'_> {
         let real = std::fs::canonicalize(path);
         let mut folders = self.folders.borrow_mut();
         for path in real.iter().map(PathBuf::as_path).chain([path]) {
-            folders.extend(path.parent().map(Path::to_owned));
+            folders.insert(folder_of(path).to_owned());
         }
+    }
+}
+
+/// The folder of a path: that of a bare name is the current one.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
     }
 }
 
@@ -113,4 +122,17 @@ fn cannot_read(text: Text<'_>, path: &Path, error: &io::Error) -> Problem {
         io::ErrorKind::PermissionDenied => "run it as root, or give this user access",
         _ => "check the file",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_bare_name_is_the_current_one() {
+        let folder = |path| folder_of(Path::new(path));
+        assert_eq!(folder("office.toml"), Path::new("."));
+        assert_eq!(folder("a/office.toml"), Path::new("a"));
+        assert_eq!(folder("/office.toml"), Path::new("/"));
+    }
 }

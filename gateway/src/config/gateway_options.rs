@@ -5,19 +5,21 @@ use super::files::Files;
 use super::findings::Findings;
 use super::keys;
 use super::table::Table;
-use crate::run::RunOptions;
+use crate::run::{RunOptions, key_log_warning};
 use clap::{ArgAction, Args, Command, error::ErrorKind};
 use ipsec::setkey::{Problem, Span};
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Keys whose value is a path, which begins at the folder of the file.
-const PATHS: [&str; 4] = ["setkey", "control", "state", FOLDERS];
+const PATHS: [&str; 5] = ["setkey", "control", "state", KEY_LOG, FOLDERS];
 /// The key for included files, which may be several.
 const INCLUDED: &str = "setkey";
 /// The key for folders that stay readable: the file's own, as there is no such option.
 const FOLDERS: &str = "files";
+/// The key for a folder that keys are written to.
+const KEY_LOG: &str = "key_log";
 
 /// What the table says.
 #[derive(Default)]
@@ -54,6 +56,10 @@ pub(super) fn read(table: Table<'_>, files: &Files<'_>) -> GatewayOptions {
             options.folders = words.iter().map(PathBuf::from).collect();
             check_folders(&options, at, findings);
             continue;
+        }
+        if key == KEY_LOG {
+            let folder = words.first().map(Path::new).unwrap_or(Path::new(""));
+            findings.warn(at, key_log_warning(folder));
         }
         let arguments = findings.keep(arguments(&command, key, &words, at));
         options.arguments.extend(arguments.unwrap_or_default());

@@ -4,7 +4,7 @@
 pub(super) const TOP: [&str; 2] = ["gateway", "peer"];
 
 /// `[gateway]`: every option of `esplanade run` but the file itself, and `files`.
-pub(super) const GATEWAY: [&str; 25] = [
+pub(super) const GATEWAY: [&str; 26] = [
     "setkey",
     "files",
     "tun",
@@ -28,6 +28,7 @@ pub(super) const GATEWAY: [&str; 25] = [
     "state",
     "no_state",
     "fresh_keys",
+    "key_log",
     "user",
     "no_privilege_drop",
 ];

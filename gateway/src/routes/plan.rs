@@ -170,7 +170,7 @@ impl Plan {
         plan
     }
 
-    /// Whether another plan drops the same, and leads the same to the same places: they differ at most in the size of
+    /// Whether another plan drops the same: they differ at most in the devices that routes lead to, and in the size of
     /// packets that fit.
     pub(crate) fn drops_as(&self, other: &Self) -> bool {
         let same = |one: &[Entry], other: &[Entry]| {

@@ -10,6 +10,7 @@
 mod associations;
 mod events;
 mod key_exchange;
+mod key_log;
 mod networks;
 mod peers;
 mod policies;
@@ -20,6 +21,7 @@ mod story;
 
 pub(super) use events::what;
 pub(super) use key_exchange::{AwaitedOutcome, KeyExchange, Waiting};
+pub(super) use key_log::KeyLog;
 pub(super) use networks::PeerDevice;
 pub(super) use peers::{Change, Peers, Replaced};
 pub(crate) use selectors::network_selectors;

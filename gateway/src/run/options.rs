@@ -7,7 +7,7 @@ use dataplane::io::packet::NativeIo;
 use dataplane::pipeline::governor::Workers;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What `esplanade run` takes.
@@ -87,6 +87,9 @@ pub(crate) struct RunOptions {
     /// Start with new numbers if the stored ones cannot be trusted: asserts that no key was ever used before
     #[arg(long, conflicts_with = "no_state")]
     pub fresh_keys: bool,
+    /// Write the keys that IKE negotiates to this folder, in tables that Wireshark reads: for finding faults alone
+    #[arg(long, value_name = "DIR")]
+    pub key_log: Option<PathBuf>,
     /// User (and group) to run as after start-up, by name or number [default: for root $ESPLANADE_USER, or `esplanade`
     /// if it exists; otherwise the current user]
     #[arg(
@@ -114,6 +117,14 @@ Examples:
 
 SIGHUP reloads the file, like `esplanade reload`. SIGTERM or SIGINT stop the gateway. Its drop rules
 stay in force, so that protected traffic is never sent unencrypted; `esplanade down` removes them.";
+
+/// Why a log of keys is for finding faults alone.
+pub(crate) fn key_log_warning(folder: &Path) -> String {
+    format!(
+        "the keys of all that IKE negotiates are written to {}: who reads them reads the traffic, of before too",
+        folder.display()
+    )
+}
 
 /// What `esplanade restart --help` shows.
 pub(crate) const RESTART_EXAMPLES: &str = "\

@@ -2,7 +2,7 @@
 
 use super::peers;
 use super::units::{duration, scaled};
-use super::{BarrierStatus, LaneStatus, Restorations, SaStatus, Status, Traffic};
+use super::{BarrierStatus, IkeStatus, LaneStatus, Restorations, SaStatus, Status, Traffic};
 use std::fmt::Write as _;
 
 impl Status {
@@ -10,6 +10,19 @@ impl Status {
     pub(crate) fn table(&self) -> String {
         status(self)
     }
+}
+
+/// Where keys are written, and what is wrong with key exchange.
+fn key_exchange(ike: &IkeStatus) -> String {
+    let folder = ike
+        .key_log
+        .iter()
+        .map(|folder| format!("keys are written to {folder}\n"));
+    let trouble = ike
+        .trouble
+        .iter()
+        .map(|trouble| format!("IKE: {trouble}\n"));
+    folder.chain(trouble).collect()
 }
 
 fn status(status: &Status) -> String {
@@ -40,9 +53,7 @@ fn status(status: &Status) -> String {
         status.clear_dropped
     );
     text += &peers::table(&status.peers);
-    if let Some(trouble) = status.ike.as_ref().and_then(|ike| ike.trouble.as_ref()) {
-        let _ = writeln!(text, "IKE: {trouble}");
-    }
+    text += &status.ike.as_ref().map_or_else(String::new, key_exchange);
     for interface in &status.interfaces {
         let state = if interface.leads_out {
             "has an outbound association"

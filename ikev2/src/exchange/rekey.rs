@@ -97,6 +97,7 @@ fn replacement(
         sk_d: parts.sk_d,
         authentication: None,
     });
+    cx.log_keys(spis, parts);
     Some(new)
 }
 

@@ -263,7 +263,6 @@ impl Snapshot {
         }
     }
 
-    /// Whether `path` is what `templates` require, no less and no more.
     /// Whether the packet came through an association of the policy's device that serves the policy.
     fn came_by_its_device(&self, policy: &Policy, path: &[SaIndex]) -> bool {
         let (Some(device), [only]) = (&policy.device, path) else {
@@ -273,6 +272,7 @@ impl Snapshot {
         config.interface.as_ref() == Some(device) && serves(config, policy)
     }
 
+    /// Whether `path` is what `templates` require, no less and no more.
     fn satisfies_templates(&self, templates: &[Template], path: &[SaIndex]) -> bool {
         let mut path = path.iter().map(|index| self.sa(*index)).peekable();
         for template in templates.iter().rev() {

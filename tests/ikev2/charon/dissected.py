@@ -37,7 +37,7 @@ def proofs_seen(frames, table):
 
 
 def dissected(bench, _):
-    table = "".join(row(logged) for logged in bench.left.logged_keys())
+    table = bench.left.decryption_table()
     expect(proofs_seen(bench.handshake, "") == 0, "the control failed: AUTH is seen without keys")
     seen = proofs_seen(bench.handshake, table)
     expect(seen == 2, f"tshark finds AUTH in {seen} of 2 IKE_AUTH messages")

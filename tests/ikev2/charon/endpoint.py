@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 
+from dissected import row
 from network.gateway import target_dir
 from network.namespace import in_namespace
 from network.timeout import slowed
@@ -222,8 +223,9 @@ class Endpoint:
     def report(self):
         return self.call(do="report", name="net")
 
-    def logged_keys(self):
-        return self.keys
+    def decryption_table(self):
+        """Wireshark's table of the keys of IKE."""
+        return "".join(row(logged) for logged in self.keys)
 
     def is_up(self):
         return any(ike["children"] for peer in self.report()["report"] for ike in peer["ike"])

@@ -103,10 +103,12 @@ fn lookup(text: Text<'_>, why: &str) -> Problem {
 /// Packets go from one family to the same.
 fn check_families(table: Table<'_>, addresses: &Addresses) -> Result<(), Problem> {
     let Addresses { local, remote } = addresses;
+    // Where no name is looked up the address of one is unspecified, and its family unknown.
     let reaches = |remote: &IpAddr| {
-        local
-            .iter()
-            .any(|local| local.is_ipv4() == remote.is_ipv4())
+        local.iter().any(|local| {
+            let is_unknown = local.is_unspecified() || remote.is_unspecified();
+            is_unknown || local.is_ipv4() == remote.is_ipv4()
+        })
     };
     match remote
         .iter()

@@ -1,5 +1,6 @@
 //! The processes of IKE as the main process sees them: whether they run, what they were told, who waits for an answer.
 
+use super::key_log::KeyLog;
 use super::peers::Peers;
 use super::settings::{configuration, secrets};
 use crate::config::ConfiguredPeer;
@@ -45,6 +46,10 @@ pub(crate) struct KeyExchange {
     pub(crate) leaving: Vec<(Instant, ChildId)>,
     /// Pairs to which the traffic of orphans moves: at the first packet of the peer, or at this time.
     moving: Vec<(Instant, ChildId)>,
+    /// Whether a round of messages ended before all that had come were handled.
+    pub(crate) has_more: bool,
+    /// Where keys are written for Wireshark, if that was asked for.
+    pub(crate) key_log: Option<KeyLog>,
     processes: Processes,
     link: Option<Link>,
     started: Instant,
@@ -87,7 +92,11 @@ pub(crate) enum AwaitedOutcome {
 
 impl KeyExchange {
     /// Not started yet.
-    pub(crate) fn new(processes: Processes, configured: Vec<ConfiguredPeer>) -> Self {
+    pub(crate) fn new(
+        processes: Processes,
+        configured: Vec<ConfiguredPeer>,
+        key_log: Option<KeyLog>,
+    ) -> Self {
         Self {
             peers: Peers::default(),
             configured,
@@ -95,6 +104,8 @@ impl KeyExchange {
             received: HashMap::new(),
             leaving: Vec::new(),
             moving: Vec::new(),
+            has_more: false,
+            key_log,
             processes,
             link: None,
             started: Instant::now(),
@@ -170,7 +181,7 @@ impl KeyExchange {
     }
 
     fn configure(&mut self) -> bool {
-        let configuration = configuration(&self.configured, self.starts);
+        let configuration = configuration(&self.configured, self.starts, self.key_log.is_some());
         match &mut self.link {
             Some(link) => link.configure(configuration, secrets(&self.configured)),
             None => true,
@@ -226,6 +237,7 @@ impl KeyExchange {
         let all = waiting
             .chain(leaving)
             .chain(self.restart_at)
+            .chain(self.has_more.then(Instant::now))
             .chain(first_packet);
         all.min()
     }
@@ -273,6 +285,10 @@ impl KeyExchange {
             runs: self.runs(),
             starts: self.starts,
             trouble: self.trouble.clone(),
+            key_log: self
+                .key_log
+                .as_ref()
+                .map(|log| log.folder().display().to_string()),
         }
     }
 }

@@ -8,7 +8,8 @@
 //!                          associations to add, update, delete ─────────────────────────┘
 //! ```
 //!
-//! A [`Change`] is computed, applied by the plane, and only then taken over: a refused one leaves everything as it was.
+//! A [`Change`] is computed and taken over, so that the next one is computed from it; if the plane refuses it, it is
+//! taken back, and everything is as it was.
 
 mod devices;
 mod take_over;
@@ -148,20 +149,30 @@ impl Peers {
         self.change(&child.connection, after, add, Vec::new())
     }
 
-    /// Moves the traffic of a child to this pair. The pairs that it replaced, or that replaced it, only receive.
-    pub(crate) fn use_outbound(&self, id: ChildId) -> Result<Change, String> {
+    /// Moves the traffic of a child to this pair. The pairs that it replaced, or that replaced it, only receive; those
+    /// of other networks carry on. `exists`: whether the plane still has an association.
+    pub(crate) fn use_outbound(
+        &self,
+        id: ChildId,
+        exists: impl Fn(&SaId) -> bool,
+    ) -> Result<Change, String> {
         let name = self.by_child.get(&id).ok_or("it is not installed")?;
         let mut after = self.peer(name);
-        let reqid = after.children.get(&id).map(|child| child.protection.reqid);
+        let own = after.children.get(&id).ok_or("it is not installed")?;
+        let (reqid, pairs) = (own.protection.reqid, own.pairs.clone());
         let mut commands = Vec::new();
         for (other, child) in &mut after.children {
             // Not only what it replaced: of two pairs that replaced the same one, the other may carry.
-            let is_relative = Some(child.protection.reqid) == reqid;
+            let is_relative = child.protection.reqid == reqid && child.pairs == pairs;
             let is_standby = *other != id;
             let differs = child.associations.outbound.is_standby != is_standby;
             if differs && is_relative {
                 child.associations = child.associations.with_standby(is_standby);
-                let update = Command::UpdateSa(Arc::clone(&child.associations.outbound));
+                let outbound = &child.associations.outbound;
+                if *other != id && !exists(&outbound.id) {
+                    continue;
+                }
+                let update = Command::UpdateSa(Arc::clone(outbound));
                 // First the one that carries on, so that there is always one.
                 let place = if is_standby { commands.len() } else { 0 };
                 commands.insert(place, update);

@@ -8,7 +8,11 @@ use zeroize::Zeroizing;
 const CHILDREN_PER_START: u64 = 1 << 32;
 
 /// Everything but secrets. `starts`: how often the processes were started, this time included.
-pub(crate) fn configuration(peers: &[ConfiguredPeer], starts: u64) -> Configuration {
+pub(crate) fn configuration(
+    peers: &[ConfiguredPeer],
+    starts: u64,
+    log_keys: bool,
+) -> Configuration {
     let trusted = peers.iter().filter_map(|peer| {
         let files = peer.trust.as_ref()?;
         Some(Trusted {
@@ -22,7 +26,7 @@ pub(crate) fn configuration(peers: &[ConfiguredPeer], starts: u64) -> Configurat
         connections: peers.iter().map(|peer| peer.connection.clone()).collect(),
         trusted: trusted.collect(),
         first_child: starts * CHILDREN_PER_START,
-        log_keys: false,
+        log_keys,
     }
 }
 

@@ -19,10 +19,12 @@ use crate::failure::Failure;
 use crate::ike::StartError;
 use crate::ike::message::{FromIke, ToIke};
 use crate::memory;
-use crate::run::ike::{Change, KeyExchange, PeerDevice, what};
+use crate::run::check_devices;
+use crate::run::ike::{Change, KeyExchange, KeyLog, PeerDevice, what};
 use ikev2::endpoint::{ChildId, Event};
 use ipsec::database::KeptInterface;
 use ipsec::sa::SaId;
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -90,7 +92,8 @@ impl Gateway {
     pub(super) fn hear_ike(&mut self) {
         let (mut asked, mut others) = (Vec::new(), Vec::new());
         let mut lost = None;
-        while asked.len() + others.len() < MAX_MESSAGES_PER_ROUND {
+        let mut count = 0;
+        while count < MAX_MESSAGES_PER_ROUND {
             let Some(ike) = self.ike.as_mut().filter(|ike| ike.runs()) else {
                 break;
             };
@@ -98,6 +101,11 @@ impl Gateway {
                 Ok(Some(FromIke::Install(child))) => asked.push(Asked::Install(child)),
                 Ok(Some(FromIke::UseOutbound(child))) => asked.push(Asked::UseOutbound(child)),
                 Ok(Some(FromIke::Remove { child, .. })) => asked.push(Asked::Remove(child)),
+                Ok(Some(FromIke::Event(event @ Event::Moved { .. }))) => {
+                    // It moves what was installed before it, and what comes behind it is at the new address.
+                    self.change_as_asked(&std::mem::take(&mut asked));
+                    self.take_event(event);
+                }
                 Ok(Some(other)) => others.push(other),
                 Ok(None) => break,
                 Err(error) => {
@@ -105,9 +113,18 @@ impl Gateway {
                     break;
                 }
             }
+            count += 1;
         }
-        if asked.is_empty() && others.is_empty() && lost.is_none() {
+        if let Some(ike) = &mut self.ike {
+            ike.has_more = count == MAX_MESSAGES_PER_ROUND;
+        }
+        if count == 0 && lost.is_none() {
             return;
+        }
+        for one in &asked {
+            if let Asked::Install(child) = one {
+                self.log_keys(|log| log.add_child(child));
+            }
         }
         self.change_as_asked(&asked);
         drop(asked);
@@ -125,12 +142,20 @@ impl Gateway {
             FromIke::Event(event) => self.take_event(event),
             FromIke::Report { token, peers, .. } => self.answer_report(token, &peers),
             FromIke::Why { token, story } => self.answer_why(token, story.as_ref()),
+            FromIke::LogKeys(keys) => self.log_keys(|log| log.add_ike(&keys)),
             // The first three change the databases: Gateway::change_as_asked.
             FromIke::Install(_)
             | FromIke::UseOutbound(_)
             | FromIke::Remove { .. }
-            | FromIke::LogKeys { .. }
             | FromIke::Stopped => {}
+        }
+    }
+
+    /// Writes keys for Wireshark, if that was asked for.
+    fn log_keys(&mut self, write: impl FnOnce(&mut KeyLog) -> io::Result<()>) {
+        let log = self.ike.as_mut().and_then(|ike| ike.key_log.as_mut());
+        if let Some(Err(error)) = log.map(write) {
+            (self.warnings.warn_once())(&format!("--key-log: keys are missing in it: {error}"));
         }
     }
 
@@ -169,7 +194,7 @@ impl Gateway {
         self.ike = Some(ike);
     }
 
-    /// Applies a change, and takes it over if the plane accepted it.
+    /// Takes a change over and applies it; if the plane refuses it, it is taken back.
     fn apply_change(
         &mut self,
         ike: &mut KeyExchange,
@@ -224,6 +249,7 @@ impl Gateway {
 
     /// Opens the sockets of IKE if these are the first peers of this gateway.
     pub(super) fn prepare_for_peers(&mut self, peers: &[ConfiguredPeer]) -> Result<(), Failure> {
+        check_devices(peers, self.plane.kernel().forward())?;
         let lacks_sockets = |ike: &&mut KeyExchange| !peers.is_empty() && !ike.has_sockets();
         let Some(ike) = self.ike.as_mut().filter(lacks_sockets) else {
             return Ok(());
@@ -247,7 +273,7 @@ impl Gateway {
         let old = ike.configured.clone();
         if let Err(why) = self.keep_devices(&[&old, &peers]) {
             self.ike = Some(ike);
-            return Err(format!("nothing was changed: {why}"));
+            return Err(format!("the peers were not changed: {why}"));
         }
         let mut outcome = Ok(());
         for peer in &peers {

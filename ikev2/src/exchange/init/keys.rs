@@ -3,7 +3,6 @@
 use super::responder;
 use crate::{
     encrypted::{MessageKey, Sealer},
-    endpoint::{Action, LoggedKeys},
     exchange::{Context, auth, forget_handles},
     ike_sa::{IkeSa, Initiating, SaKeys, State},
     work::{IkeKeyParts, Output, WorkError},
@@ -20,13 +19,7 @@ pub(crate) fn made(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, 
         Err(error) => return sa.fail(cx, &format!("key exchange: {error}")),
     };
     let state = std::mem::replace(&mut sa.state, State::Authenticating);
-    if cx.shared.settings.log_keys {
-        cx.act(Action::LogKeys(Box::new(LoggedKeys {
-            spis: sa.spis,
-            initiator: parts.initiator.clone(),
-            responder: parts.responder.clone(),
-        })));
-    }
+    cx.log_keys(sa.spis, &parts);
     let public = match take_keys(sa, *parts) {
         Ok(public) => public,
         Err(why) => return sa.fail(cx, &why),

@@ -4,7 +4,7 @@ use super::Peers;
 use crate::run::ike::networks::KeyedPeer;
 use crate::run::ike::selectors::Pair;
 use ipsec::command::Command;
-use std::collections::HashMap;
+use ipsec::sa::Reqid;
 use std::net::IpAddr;
 
 impl Peers {
@@ -14,15 +14,19 @@ impl Peers {
         name: &str,
         peer: &mut KeyedPeer,
     ) -> Vec<Command> {
-        let mut numbers = HashMap::new();
+        let mut numbers: Vec<(String, Vec<Pair>, Reqid)> = Vec::new();
         let mut commands = Vec::new();
         for child in peer.children.values_mut() {
-            let reqid = match numbers.get(&child.name) {
-                Some(known) => *known,
+            // Only pairs of the same networks serve the same policies.
+            let is_alike = |known: &&(String, Vec<Pair>, Reqid)| {
+                known.0 == child.name && known.1 == child.pairs
+            };
+            let reqid = match numbers.iter().find(is_alike) {
+                Some((_, _, known)) => *known,
                 None if peer.device.is_some() => self.closed_reqid(name, &child.name),
                 None => self.next_reqid(),
             };
-            numbers.insert(child.name.clone(), reqid);
+            numbers.push((child.name.clone(), child.pairs.clone(), reqid));
             let device = peer.device.as_ref().map(|device| &device.name);
             child.protection.reqid = reqid;
             child.associations = child.associations.through(device, &child.pairs, reqid);

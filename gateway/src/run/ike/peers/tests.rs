@@ -6,7 +6,7 @@ use ikev2::identity::{Identity, Pattern};
 use ikev2::message::payload::{AddressRange, Protocol as IkeProtocol};
 use ipsec::algorithm::Encryption;
 use ipsec::command::{Answer, PolicyReport};
-use ipsec::database::{Decision, Snapshot};
+use ipsec::database::{Database, Decision, Snapshot};
 use ipsec::packet::Outline;
 use ipsec::policy::{Action, Level};
 use ipsec::suite::{Secret, Suite};
@@ -96,7 +96,7 @@ impl Host {
     }
 
     fn use_outbound(&mut self, id: u64) {
-        let change = self.peers.use_outbound(ChildId(id));
+        let change = self.peers.use_outbound(ChildId(id), |_| true);
         self.apply(change);
     }
 
@@ -118,7 +118,12 @@ impl Host {
 
     /// The SPI by which a packet between the networks leaves.
     fn carrier(&self) -> Option<u32> {
-        let packet = etherparse::PacketBuilder::ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64).udp(1, 2);
+        self.carrier_to([10, 2, 0, 1])
+    }
+
+    /// The same for a packet to an address.
+    fn carrier_to(&self, to: [u8; 4]) -> Option<u32> {
+        let packet = etherparse::PacketBuilder::ipv4([10, 1, 0, 1], to, 64).udp(1, 2);
         let mut octets = Vec::new();
         packet.write(&mut octets, b"data").unwrap();
         let outline = Outline::read(&octets).unwrap();
@@ -509,4 +514,75 @@ fn a_change_of_mode_keeps_the_associations() {
     host.close(&connection("office"));
     assert_eq!(interfaces(&host), vec![None, None]);
     assert_eq!(host.carrier(), carrier);
+}
+
+/// Two pairs of one child, each for one half of the peer's networks.
+fn two_halves(host: &mut Host) -> [ChildSa; 2] {
+    let halves = [("10.2.0.0", "10.2.127.255"), ("10.2.128.0", "10.2.255.255")];
+    let pairs = [1, 2].map(|id| ChildSa {
+        remote_traffic: vec![range(halves[id - 1].0, halves[id - 1].1)],
+        ..child(id as u64, "office")
+    });
+    pairs.iter().for_each(|pair| host.install(pair));
+    pairs
+}
+
+#[test]
+fn a_rekey_of_one_pair_leaves_the_pair_of_other_networks_alone() {
+    for device in [None, device("ike-office", true)] {
+        let mut database = Database::default();
+        database.set_local_addresses(&["192.0.2.1".parse().unwrap()]);
+        let mut host = Host {
+            plane: Recorder::over(database),
+            ..Host::default()
+        };
+        let change = host.peers.close(&connection("office"), device);
+        host.apply(change);
+        let [first, _] = two_halves(&mut host);
+        let carriers = |host: &Host| [[10, 2, 0, 1], [10, 2, 200, 1]].map(|to| host.carrier_to(to));
+        assert_eq!(carriers(&host), [Some(0x2001), Some(0x2002)]);
+        host.install(&ChildSa {
+            outbound_state: Outbound::Standby,
+            replaces: Some(ChildId(1)),
+            remote_traffic: first.remote_traffic,
+            ..child(3, "office")
+        });
+        host.use_outbound(3);
+        assert_eq!(carriers(&host), [Some(0x2003), Some(0x2002)]);
+    }
+}
+
+#[test]
+fn pairs_of_other_networks_have_policies_of_their_own_after_a_change_of_mode() {
+    let mut host = Host::default();
+    let change = host
+        .peers
+        .close(&connection("office"), device("ike-office", true));
+    host.apply(change);
+    two_halves(&mut host);
+    host.close(&connection("office"));
+    let carriers = [[10, 2, 0, 1], [10, 2, 200, 1]].map(|to| host.carrier_to(to));
+    assert_eq!(carriers, [Some(0x2001), Some(0x2002)]);
+}
+
+#[test]
+fn an_association_that_was_deleted_by_hand_does_not_keep_traffic_from_moving() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    host.install(&ChildSa {
+        outbound_state: Outbound::Standby,
+        replaces: Some(ChildId(1)),
+        ..child(2, "office")
+    });
+    let old = |id: &SaId| id.spi.get() == 0x2001;
+    let snapshot = host.snapshot();
+    let config = snapshot.sas().find(|sa| old(&sa.config.id)).unwrap();
+    let (id, source) = (config.config.id, config.config.source);
+    host.plane
+        .apply(&[Command::DeleteSa { id, source }])
+        .unwrap();
+    let change = host.peers.use_outbound(ChildId(2), |id| !old(id));
+    host.apply(change);
+    assert_eq!(host.carrier(), Some(0x2002));
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Install, Install, Remove, … ──► commands in the same order ──► one change ──► accepted: Installed, Installed, …
-//!                                                                            └──► refused: each by a change of its own
+//!                                                                            └──► refused: each half by itself
 //! ```
 
 use super::super::Gateway;
@@ -69,13 +69,18 @@ impl Gateway {
         let Some(mut ike) = self.ike.take() else {
             return;
         };
-        // What a single one does wrong does not keep the others from being done.
-        if !asked.is_empty() && !self.try_together(&mut ike, asked) {
-            for one in asked.chunks(1) {
-                self.try_together(&mut ike, one);
-            }
-        }
+        self.change_in_halves(&mut ike, asked);
         self.ike = Some(ike);
+    }
+
+    /// All at once; if the plane refuses that, each half by itself. What a single one does wrong does not keep the
+    /// others from being done, and costs no change for each of them.
+    fn change_in_halves(&mut self, ike: &mut KeyExchange, asked: &[Asked]) {
+        if !asked.is_empty() && !self.try_together(ike, asked) {
+            let (first, second) = asked.split_at(asked.len() / 2);
+            self.change_in_halves(ike, first);
+            self.change_in_halves(ike, second);
+        }
     }
 
     /// False if the plane has refused several, of which nothing is done then.
@@ -159,7 +164,7 @@ fn change_of(
             let orphans = peers.orphans_before(child);
             (peers.install(child).map(Some), orphans)
         }
-        Asked::UseOutbound(id) => (peers.use_outbound(*id).map(Some), Vec::new()),
+        Asked::UseOutbound(id) => (peers.use_outbound(*id, exists).map(Some), Vec::new()),
         Asked::Remove(id) => {
             let name = peers.peer_of(*id);
             let change = name.map(|name| peers.remove(name, &[*id], exists));
