@@ -96,6 +96,24 @@ def study(seed=8):
     return closed(records, "ronan-2004", "IPsec on slow links, as in 2004")
 
 
+def many(seed=9):
+    """More cells than one chart of each kind shows: processors and MTU of two tunnels, measured and profiled."""
+    chance = random.Random(seed)
+    records, order = [], 0
+    for last in range(1, 11):
+        for mtu in (1500, 9000):
+            for contender in (CONTENDERS[2], CONTENDERS[3]):
+                factors = {"cpus": f"0-{last}", "mtu": str(mtu)}
+                for number in range(1, 4):
+                    bps = contender[3] * (last / 10) ** 0.3 * (mtu / 9000) ** 0.15 * chance.gauss(1, 0.03)
+                    records.append(measured(contender, order, factors, number, 3, bps, chance))
+                profiled = examined(contender, order, 3, chance)
+                profiled["factors"] |= factors
+                records.append(profiled)
+                order += 1
+    return closed(records, "made", "More cells than one chart shows")
+
+
 def measured(contender, order, factors, number, rounds, bps, chance):
     name = contender[0]
     wire = {"clear": 1, "readable": 1, "secret": 0}[contender[4]]

@@ -30,6 +30,18 @@ pub struct Chart {
     pub table: Table,
 }
 
+/// What one drawing cannot show readably, in several of about the same size, each with its title: the title's own where
+/// one is enough, else with its number.
+pub fn split<'a, T>(title: &str, all: &'a [T], most: usize) -> Vec<(String, &'a [T])> {
+    let drawings = all.len().div_ceil(most);
+    let each = all.len().div_ceil(drawings.max(1)).max(1);
+    let numbered = |(place, some): (usize, &'a [T])| match drawings {
+        1 => (title.to_owned(), some),
+        _ => (format!("{title}, {} of {drawings}", place + 1), some),
+    };
+    all.chunks(each).enumerate().map(numbered).collect()
+}
+
 /// The style of every drawing: its colours, light, dark and on paper.
 pub const STYLE: &str = include_str!("chart/style.css");
 
@@ -153,4 +165,27 @@ fn fitting(text: &str, width: f64) -> String {
     }
     let kept: String = text.chars().take(room.saturating_sub(1)).collect();
     kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_drawing_cannot_show_goes_into_several_of_about_the_same_size() {
+        let sizes = |count: usize| {
+            let all = vec![(); count];
+            let drawings = split("t", &all, 36).into_iter();
+            drawings
+                .map(|(title, some)| (title, some.len()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(0), []);
+        assert_eq!(sizes(36), [("t".into(), 36)]);
+        assert_eq!(
+            sizes(37),
+            [("t, 1 of 2".into(), 19), ("t, 2 of 2".into(), 18)]
+        );
+        assert_eq!(sizes(109).iter().map(|(_, size)| size).sum::<usize>(), 109);
+    }
 }

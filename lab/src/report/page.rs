@@ -9,6 +9,7 @@ mod ideal;
 mod latency;
 mod measured;
 mod provenance;
+mod ratios;
 mod variability;
 
 use super::chart;

@@ -1,15 +1,15 @@
 //! Where the time went, function by function, by sampled profiles: the shares of a cell, and the section that shows
 //! them as one bar for each contender, and by process.
 
-use super::chart::{Chart, Stack, stack};
-use super::findings::{Findings, MeasuredCell};
+use super::chart::{Chart, Stack, split, stack};
+use super::findings::{Findings, MeasuredCell, Part};
 use super::html::{Table, TableCell};
 use super::section::{Body, Section};
 use crate::meter::{OWNERS, WORK_KINDS};
 
-/// More bars than this are not readable: the table then stands alone.
+/// More bars than this in one drawing are not readable: the rest goes into further drawings.
 const MAX_BARS: usize = 36;
-/// More cells than this are shown without details.
+/// The details of more cells than this are folded.
 const MAX_DETAILED_CELLS: usize = 12;
 
 /// Kinds of work in the order of a chart: whose it is, which of [`WORK_KINDS`], and the name for readers.
@@ -84,27 +84,40 @@ pub fn by_whom(cell: &MeasuredCell) -> Vec<(&'static str, Vec<f64>)> {
         .collect()
 }
 
+/// A cell with the shares of [`KINDS`].
+type Profiled<'f, 'r> = (&'f MeasuredCell<'r>, Vec<f64>);
+
 /// The section; empty where no profile was taken.
 pub(super) fn section(findings: &Findings) -> Section {
-    let found: Vec<(&MeasuredCell, Vec<f64>)> = findings
-        .cells()
-        .filter_map(|cell| Some((cell, shares(cell)?)))
-        .collect();
-    if found.is_empty() {
-        return Section::new("profile", "Where the time went", String::new());
-    }
-    let mut body = if found.len() > MAX_BARS {
-        Body::from(table(&found).html())
-    } else {
-        Body::from(drawn(&found))
-    };
-    if found.len() <= MAX_DETAILED_CELLS {
-        body.push_html(details(&found).html());
+    let mut body = Body::default();
+    for part in &findings.parts {
+        show(part, &mut body);
     }
     Section::new("profile", "Where the time went", body)
 }
 
-fn drawn(found: &[(&MeasuredCell, Vec<f64>)]) -> Chart {
+/// The bars of a part, in as many drawings as are readable, and whose work it was.
+fn show(part: &Part, body: &mut Body) {
+    let cells = part.cells.iter();
+    let found: Vec<Profiled> = cells
+        .filter_map(|cell| Some((cell, shares(cell)?)))
+        .collect();
+    let title = part.titled("Processor time by kind of work, sampled");
+    for (title, some) in split(&title, &found, MAX_BARS) {
+        body.push_chart(drawn(title, some));
+    }
+    let whose = part.titled("the same, by process and kind of work");
+    match found.len() {
+        0 => {}
+        1..=MAX_DETAILED_CELLS => body.push_html(details(whose, &found).html()),
+        _ => body.push_html(format!(
+            "<details><summary>By process and kind of work</summary>\n{}</details>\n",
+            details(whose, &found).html()
+        )),
+    }
+}
+
+fn drawn(title: String, found: &[Profiled]) -> Chart {
     let stacks: Vec<Stack> = found
         .iter()
         .map(|(cell, shares)| Stack {
@@ -116,7 +129,7 @@ fn drawn(found: &[(&MeasuredCell, Vec<f64>)]) -> Chart {
     let description = "Stacked bars: the share of all processors' time in each kind of work, for each contender; the \
     table below has the numbers.";
     Chart {
-        title: "Processor time by kind of work, sampled".into(),
+        title,
         note: "Of all processors of the machine; the rest was idle. Taken in separate trials, which count for no \
         other figure. Work in a softirq is \
                attributed by its functions, not by the process it interrupted; where these show neither gateway nor \
@@ -128,7 +141,7 @@ fn drawn(found: &[(&MeasuredCell, Vec<f64>)]) -> Chart {
     }
 }
 
-fn table(found: &[(&MeasuredCell, Vec<f64>)]) -> Table {
+fn table(found: &[Profiled]) -> Table {
     let head: Vec<String> = KINDS
         .iter()
         .map(|(_, _, name)| format!("#{name}"))
@@ -157,7 +170,7 @@ fn percent(share: f64, drawn: Option<f64>) -> TableCell {
 }
 
 /// Whose work it was, by kind.
-fn details(found: &[(&MeasuredCell, Vec<f64>)]) -> Table {
+fn details(title: String, found: &[Profiled]) -> Table {
     let head: Vec<String> = WORK_KINDS
         .iter()
         .map(|(_, name)| format!("#{name}"))
@@ -166,7 +179,7 @@ fn details(found: &[(&MeasuredCell, Vec<f64>)]) -> Table {
         .into_iter()
         .chain(head.iter().map(String::as_str))
         .collect();
-    let mut table = Table::new("The same, by process and kind of work", &head);
+    let mut table = Table::new(title, &head);
     for (cell, _) in found {
         for (who, shares) in by_whom(cell) {
             let shares = shares.iter().map(|share| percent(*share, None));
@@ -175,4 +188,49 @@ fn details(found: &[(&MeasuredCell, Vec<f64>)]) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::IntrusiveMeter;
+    use crate::report::fixture;
+
+    /// The section for so many profiled cells.
+    fn page(cells: usize) -> String {
+        let readings = [
+            ("profile.samples_count", 1000.0),
+            ("profile.left.cipher_ratio", 0.25),
+        ];
+        let cell = |order: usize| {
+            let level = order.to_string();
+            let factors = [("mtu", level.as_str())];
+            let mut records = fixture::cell("a", order, &factors, &[1e9]);
+            let by = IntrusiveMeter::Profile;
+            records.push(fixture::examined("a", order, &factors, by, &readings));
+            records
+        };
+        let records: Vec<_> = (0..cells).flat_map(cell).collect();
+        let findings = Findings::of(&records).unwrap();
+        section(&findings).body.html(&mut 0)
+    }
+
+    #[test]
+    fn every_profiled_cell_is_drawn_and_has_its_details() {
+        let few = page(2);
+        assert_eq!(few.matches("<figure").count(), 1);
+        assert!(!few.contains("1 of") && !few.contains("By process and kind"));
+        let many = page(MAX_BARS + 1);
+        assert_eq!(many.matches("<figure").count(), 2);
+        assert!(many.contains("sampled, 2 of 2</h3>"), "{many}");
+        let bars = many.matches("class=\"part k0\" data-value=\"0.25\"");
+        assert_eq!(bars.count(), MAX_BARS + 1);
+        assert!(many.contains("By process and kind of work"), "{many}");
+    }
+
+    #[test]
+    fn without_a_profile_there_is_no_section() {
+        let records = fixture::cell("a", 0, &[], &[1e9]);
+        assert!(section(&Findings::of(&records).unwrap()).body.is_empty());
+    }
 }

@@ -1,6 +1,6 @@
 //! How much of the processors a load took, by soakers: the readings of a cell, and the chart and table of them.
 
-use super::chart::{Chart, Stack, stack};
+use super::chart::{Chart, Stack, split, stack};
 use super::findings::{Findings, MeasuredCell};
 use super::html::{Table, TableCell, escaped};
 use super::quantity::significant;
@@ -8,7 +8,7 @@ use super::section::Body;
 use crate::meter::{IntrusiveMeter, Readings};
 use crate::record::{Outcome, Record};
 
-/// More bars than this are not readable: the table then stands alone.
+/// More bars than this in one drawing are not readable: the rest goes into further drawings.
 const MAX_BARS: usize = 36;
 
 /// What the soaker of one machine lost.
@@ -124,29 +124,19 @@ const NAMES: [&str; 2] = [
     "hidden in the soaker's own time",
 ];
 
-/// Adds the chart with its table, or where there are too many bars the table alone; nothing where no soaker ran.
+/// Adds as many charts as are readable, with their tables; nothing where no soaker ran.
 pub(super) fn show(findings: &Findings, body: &mut Body) {
     let found: Vec<Soaked> = findings
         .cells()
         .flat_map(|cell| loads(cell).into_iter().map(|load| (cell.name(), load)))
         .collect();
-    if found.is_empty() {
-        return;
-    }
-    let table = table(&found);
-    if found.len() > MAX_BARS {
-        body.push_html(format!(
-            "<p>{}</p>\n{}",
-            escaped(&note(&found)),
-            table.html()
-        ))
-    } else {
-        body.push_chart(drawn(&found, table))
+    for (title, some) in split("Load of the processors, by a soaker", &found, MAX_BARS) {
+        body.push_chart(drawn(title, some));
     }
     body.push_html(caveats(&found));
 }
 
-fn drawn(found: &[Soaked], table: Table) -> Chart {
+fn drawn(title: String, found: &[Soaked]) -> Chart {
     let bars = found.iter().map(|(name, load)| Stack {
         name: named(name, load),
         shares: shares(load).into(),
@@ -154,10 +144,10 @@ fn drawn(found: &[Soaked], table: Table) -> Chart {
     let description = "Stacked bars: the share of the processors that a soaker lost beside each contender, and how \
     much of it the kernel's accounting hides; the table below has the numbers.";
     Chart {
-        title: "Load of the processors, by a soaker".into(),
+        title,
         note: note(found),
         picture: stack(&bars.collect::<Vec<_>>(), &NAMES, description),
-        table,
+        table: table(found),
     }
 }
 
@@ -355,9 +345,11 @@ mod tests {
     }
 
     #[test]
-    fn many_cells_are_a_table_alone_and_doubts_are_listed_once() {
+    fn many_cells_are_drawn_in_several_charts_and_doubts_are_listed_once() {
         let page = page(&soaked(MAX_BARS + 1, 0.05));
-        assert!(!page.contains("<figure") && page.contains("<table>"));
+        assert_eq!(page.matches("<figure").count(), 2);
+        let bars = page.matches("class=\"part k1\" data-value=\"0.125\"");
+        assert_eq!(bars.count(), MAX_BARS + 1);
         assert_eq!(page.matches("the soaker ran faster").count(), 1);
         assert!(page.contains(&format!("In {0} of {0}: ", MAX_BARS + 1)));
     }

@@ -1,6 +1,6 @@
 //! Cost: processor time by state, by soaker, by gateway, memory and drops.
 
-use crate::report::chart::{Chart, Stack, stack};
+use crate::report::chart::{self, Chart, Stack, stack};
 use crate::report::findings::{Findings, MeasuredCell};
 use crate::report::html::{Table, TableCell};
 use crate::report::quantity::{Scale, significant};
@@ -43,17 +43,9 @@ fn split(findings: &Findings) -> Vec<Chart> {
         let bars: Vec<(String, Vec<f64>)> = cells
             .filter_map(|cell| Some((cell.name(), shares(cell)?)))
             .collect();
-        let drawings = bars.len().div_ceil(MAX_BARS);
-        for (place, few) in bars.chunks(MAX_BARS).enumerate() {
-            let title = part.titled("Processor time by state");
-            charts.push(by_state(
-                match drawings {
-                    1 => title,
-                    _ => format!("{title}, {} of {drawings}", place + 1),
-                },
-                few,
-            ));
-        }
+        let drawings = chart::split(&part.titled("Processor time by state"), &bars, MAX_BARS);
+        let drawings = drawings.into_iter();
+        charts.extend(drawings.map(|(title, few)| by_state(title, few)));
     }
     charts
 }

@@ -1,8 +1,8 @@
 //! The charts of the result: bars where only the contender varies, lines over a factor and a map of ratios where more
 //! does.
 
-use super::ideal;
-use crate::report::chart::{BarRow, Chart, Heat, Line, Lines, Point, bars, has_bands, heat, lines};
+use super::{ideal, ratios};
+use crate::report::chart::{BarRow, Chart, Line, Lines, Point, bars, has_bands, lines};
 use crate::report::findings::{Findings, MeasuredCell, Part, Setting};
 use crate::report::html::{Table, TableCell};
 use crate::report::quantity::{self, significant, with_interval};
@@ -11,8 +11,6 @@ use crate::stats;
 
 /// More lines than this in one drawing are not readable.
 const MAX_LINES: usize = 20;
-/// More drawings than this of one part are left to the table.
-const MAX_CHARTS: usize = 8;
 
 /// The section.
 pub(super) fn section(findings: &Findings) -> Section {
@@ -32,10 +30,9 @@ fn of_part(findings: &Findings, part: &Part) -> Vec<Chart> {
     };
     let mut charts: Vec<Chart> = panels(part, across)
         .into_iter()
-        .take(MAX_CHARTS)
         .map(|(panel, cells)| as_lines(findings, part, across, &panel, &cells))
         .collect();
-    charts.extend(ratio_map(findings, part, across));
+    charts.extend(ratios::maps(findings, part, across));
     charts
 }
 
@@ -255,75 +252,6 @@ fn rank((best, worst): (usize, usize)) -> String {
     }
 }
 
-/// Ratios to the reference over the drawn setting, a row for each contender and what else is set.
-fn ratio_map(findings: &Findings, part: &Part, across: usize) -> Option<Chart> {
-    let factor = &part.settings[across];
-    let mut rows: Vec<(String, Vec<Option<f64>>)> = Vec::new();
-    for cell in &part.cells {
-        let Some(ratio) = cell.ratio else { continue };
-        let others: Vec<&str> = std::iter::once(cell.label)
-            .chain(
-                cell.levels
-                    .iter()
-                    .enumerate()
-                    .filter(|(place, level)| *place != across && !level.is_empty())
-                    .map(|(_, level)| *level),
-            )
-            .collect();
-        let name = others.join(" · ");
-        let row = match rows.iter().position(|(known, _)| *known == name) {
-            Some(row) => row,
-            None => {
-                rows.push((name, vec![None; factor.levels.len()]));
-                rows.len() - 1
-            }
-        };
-        if let Some(column) = factor
-            .levels
-            .iter()
-            .position(|level| level == cell.levels[across])
-        {
-            rows[row].1[column] = Some(ratio.value);
-        }
-    }
-    if rows.is_empty() || rows.len() > 60 {
-        return None;
-    }
-    let title = titled(part, &format!(" as a share of {}", findings.reference()));
-    let description = format!(
-        "A map: {title} over {}; the table below has the numbers.",
-        factor.name
-    );
-    let head: Vec<String> = factor
-        .levels
-        .iter()
-        .map(|level| format!("#{level}"))
-        .collect();
-    let head: Vec<&str> = std::iter::once("contender")
-        .chain(head.iter().map(String::as_str))
-        .collect();
-    let mut table = Table::new(format!("{title}, by {}", factor.name), &head);
-    table.rows.extend(rows.iter().map(|(name, ratios)| {
-        let shown = |ratio: &Option<f64>| TableCell::maybe(ratio.map(significant), *ratio);
-        std::iter::once(TableCell::text(name))
-            .chain(ratios.iter().map(shown))
-            .collect()
-    }));
-    let (names, ratios) = rows.into_iter().unzip();
-    let drawn = Heat {
-        rows: names,
-        columns: factor.levels.clone(),
-        across: factor.name.clone(),
-        ratios,
-    };
-    Some(Chart {
-        note: "1 is equal to the reference; each shade is a factor of 1.8.".into(),
-        picture: heat(&drawn, &description),
-        table,
-        title,
-    })
-}
-
 /// All other figures of the trials, as a table.
 fn other_figures(part: &Part) -> String {
     let mut names: Vec<&String> = part
@@ -362,4 +290,27 @@ fn other_figures(part: &Part) -> String {
         "<details><summary>Other figures</summary>\n{}</details>\n",
         table.html()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    #[test]
+    fn every_panel_of_a_part_is_drawn() {
+        let names: Vec<String> = (1..=9).map(|last| format!("0-{last}")).collect();
+        let cells = names
+            .iter()
+            .flat_map(|cpus| [(cpus, "1500"), (cpus, "9000")]);
+        let cell = |(order, (cpus, mtu)): (usize, (&String, &str))| {
+            fixture::cell("a", order, &[("cpus", cpus), ("mtu", mtu)], &[1e9])
+        };
+        let records: Vec<_> = cells.enumerate().flat_map(cell).collect();
+        let findings = Findings::of(&records).unwrap();
+        let page = section(&findings).body.html(&mut 0);
+        for cpus in &names {
+            assert!(page.contains(&format!("{cpus})</h3>")), "{cpus}: {page}");
+        }
+    }
 }

@@ -2,31 +2,70 @@
 
 use crate::load::Carried;
 use crate::record::Outcome;
-use crate::report::chart::{Chart, Line, Lines, Point, lines};
-use crate::report::findings::{Findings, MeasuredCell};
+use crate::report::chart::{Chart, Line, Lines, Point, lines, split};
+use crate::report::findings::{Findings, MeasuredCell, Part};
 use crate::report::html::{Table, TableCell};
 use crate::report::quantity::{Scale, significant};
 use crate::report::section::{Body, Section};
 use crate::stats;
 use std::collections::BTreeSet;
 
+/// More curves than this in one drawing are not readable: the rest goes into further drawings.
+const MAX_CURVES: usize = 16;
+
+/// A cell with the goodput of its intervals, the slowest first.
+type Distribution<'f, 'r> = (&'f MeasuredCell<'r>, Vec<f64>);
+
 /// The section.
 pub(super) fn section(findings: &Findings) -> Section {
-    let mut body = by_interval(findings).map_or_else(Body::default, Body::from);
+    let mut body = Body::default();
+    for chart in findings.parts.iter().flat_map(by_interval) {
+        body.push_chart(chart);
+    }
     body.push_html(outliers(findings));
     Section::new("variability", "Variability", body)
 }
 
-/// The distribution of the goodput over the intervals of all trials, of each contender, relative to its own median.
-fn by_interval(findings: &Findings) -> Option<Chart> {
-    let all: Vec<(String, Vec<f64>)> = findings
-        .cells()
-        .map(|cell| (cell.name(), intervals(cell)))
-        .filter(|(_, goodputs)| goodputs.len() >= 3)
+/// The distribution of the goodput over the intervals of all trials, of each contender of a part, relative to its own
+/// median.
+fn by_interval(part: &Part) -> Vec<Chart> {
+    let cells = part.cells.iter().map(|cell| (cell, intervals(cell)));
+    let all: Vec<Distribution> = cells.filter(|(_, goodputs)| goodputs.len() >= 3).collect();
+    let title = part.titled("Goodput of single intervals");
+    let drawings = split(&title, &all, MAX_CURVES).into_iter();
+    drawings.map(|(title, some)| drawn(title, some)).collect()
+}
+
+fn drawn(title: String, some: &[Distribution]) -> Chart {
+    let curves: Vec<Line> = some
+        .iter()
+        .map(|(cell, sorted)| curve(&cell.name(), sorted, at(sorted, 0.5)))
         .collect();
-    if all.is_empty() || all.len() > 16 {
-        return None;
+    let frame = Lines {
+        x: "goodput of an interval, in percent of the contender's own median",
+        places: &[],
+        decades: false,
+        scale: Scale::of("share_ratio", 1.0),
+        description: "Curves of the distribution of goodput over single intervals, relative to each contender's \
+                      median; the table below has the numbers.",
+    };
+    Chart {
+        title,
+        note: format!(
+            "Cumulative distribution over the measured intervals ({}): the steeper the curve, the steadier the \
+             goodput.",
+            lengths(some)
+        ),
+        picture: lines(&curves, &frame),
+        table: table(some),
     }
+}
+
+fn at(sorted: &[f64], share: f64) -> f64 {
+    stats::quantile(sorted, share).unwrap_or(f64::NAN)
+}
+
+fn table(some: &[Distribution]) -> Table {
     let mut table = Table::new(
         "Distribution of the goodput of single intervals",
         &[
@@ -38,43 +77,18 @@ fn by_interval(findings: &Findings) -> Option<Chart> {
             "#fastest",
         ],
     );
-    let mut curves = Vec::new();
-    for (name, sorted) in &all {
-        let most = sorted.last().copied().unwrap_or(1.0);
-        let scale = Scale::of("goodput_bps", most);
-        let at = |share: f64| stats::quantile(sorted, share).unwrap_or(f64::NAN);
-        let cells =
-            [0.0, 0.05, 0.5, 1.0].map(|share| TableCell::number(scale.text(at(share)), None));
-        table.rows.push(
-            [
-                TableCell::text(name),
-                TableCell::number(sorted.len().to_string(), None),
-            ]
-            .into_iter()
-            .chain(cells)
-            .collect(),
-        );
-        curves.push(curve(name, sorted, at(0.5)));
-    }
-    let description = "Curves of the distribution of goodput over single intervals, relative to each contender's \
-    median; the table below has the numbers.";
-    let frame = Lines {
-        x: "goodput of an interval, in percent of the contender's own median",
-        places: &[],
-        decades: false,
-        scale: Scale::of("share_ratio", 1.0),
-        description,
-    };
-    Some(Chart {
-        title: "Goodput of single intervals".into(),
-        note: format!(
-            "Cumulative distribution over the measured intervals ({}): the steeper the curve, the steadier the \
-             goodput.",
-            lengths(findings)
-        ),
-        picture: lines(&curves, &frame),
-        table,
-    })
+    table.rows.extend(some.iter().map(|(cell, sorted)| {
+        let scale = Scale::of("goodput_bps", at(sorted, 1.0));
+        let shown = |share| TableCell::number(scale.text(at(sorted, share)), None);
+        [
+            TableCell::text(cell.name()),
+            TableCell::number(sorted.len().to_string(), None),
+        ]
+        .into_iter()
+        .chain([0.0, 0.05, 0.5, 1.0].map(shown))
+        .collect()
+    }));
+    table
 }
 
 fn intervals(cell: &MeasuredCell) -> Vec<f64> {
@@ -93,10 +107,10 @@ fn carried<'a>(cell: &'a MeasuredCell) -> impl Iterator<Item = &'a Carried> {
 }
 
 /// How long the intervals are: each load tool and each path has its own length.
-fn lengths(findings: &Findings) -> String {
-    let tenths: BTreeSet<u64> = findings
-        .cells()
-        .flat_map(carried)
+fn lengths(some: &[Distribution]) -> String {
+    let tenths: BTreeSet<u64> = some
+        .iter()
+        .flat_map(|(cell, _)| carried(cell))
         .filter(|carried| !carried.intervals_bps.is_empty())
         .map(|carried| 10.0 * carried.seconds / carried.intervals_bps.len() as f64)
         .map(|tenths| tenths.round() as u64)
@@ -182,5 +196,28 @@ mod tests {
         assert!(page_of(&[1.501, 1.498, 1.5]).contains("intervals (0.5 s each)"));
         assert!(page_of(&[3.002]).contains("intervals (1 s each)"));
         assert!(page_of(&[1.5, 0.3]).contains("intervals (0.1 to 0.5 s each)"));
+    }
+
+    #[test]
+    fn every_contender_of_every_part_is_drawn() {
+        let cell = |part: &'static str, order: usize| {
+            let name = format!("{part}-{order}");
+            fixture::cell(&name, order, &[("part", part)], &[1e9])
+        };
+        let most = MAX_CURVES;
+        let records: Vec<_> = (0..=most)
+            .flat_map(|order| cell("one", order))
+            .chain(cell("two", most + 1))
+            .collect();
+        let findings = Findings::of(&records).unwrap();
+        let page = section(&findings).body.html(&mut 0);
+        for title in [
+            "one: Goodput of single intervals, 2 of 2",
+            "two: Goodput of",
+        ] {
+            assert!(page.contains(title), "{title} is not in {page}");
+        }
+        let curves = page.matches("<polyline class=\"line").count();
+        assert_eq!(curves, 2 * (most + 2), "each has a key in the legend");
     }
 }
