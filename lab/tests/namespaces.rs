@@ -383,6 +383,7 @@ fn families(testbed: &mut Namespaces) {
         frame_bytes: vec![1518],
         direction: Direction::Forward,
         search: Search::Steady(200.0),
+        latency_at_percent: Vec::new(),
     };
     let steady = carried(&topology, &frames, 1);
     assert_eq!(steady.figures["lost_count"], 0.0, "{steady:?}");

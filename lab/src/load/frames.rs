@@ -1,6 +1,9 @@
 //! The lab's frame generator and receiver, and the search for the highest rate without loss (RFC 2544 26.1; NDR) or
 //! with half a percent of it (PDR): loss, duplicates, reordering and one-way latency of stamped UDP frames. Or a steady
 //! stream, whose frames are counted while keys or the path MTU change.
+//!
+//! Delays at the highest rate are mostly those of queues, which are full there. So a search may be followed by trials
+//! at shares of the rate that it found, on the same tunnel and in the same record.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,6 +28,8 @@ pub struct Frames {
     pub search: Search,
     /// Which way they go.
     pub direction: Direction,
+    /// At which percentages of the rate that a search found it also measures delays, in trials of their own.
+    pub latency_at_percent: Vec<u32>,
 }
 
 /// Which rate is looked for, if one is.
@@ -56,6 +61,10 @@ const EXTRA_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time of a search beyond 1.4 times the sum of its full trials. MEASURED: 17.8 s for 10 s, with starting the tools
 /// for some twenty trials.
 const SEARCH_OVERHEAD: Duration = Duration::from_millis(3500);
+/// MEASURED: 0.3 s for starting the tools of a trial and for its end, in a search with delays at three rates.
+const TRIAL_OVERHEAD: Duration = Duration::from_millis(300);
+/// A sender that sent less than the rest of this was too slow: it did not send at the rate.
+const MAX_BEHIND_RATIO: f64 = 0.02;
 /// The length of a trial that only narrows the range.
 const SHORT_TRIAL: Duration = Duration::from_millis(150);
 /// Full trials share the duration; one at least has this length.
@@ -85,7 +94,11 @@ impl Load for Frames {
     fn takes(&self, duration: Duration) -> Duration {
         match self.search {
             Search::Steady(_) => duration,
-            Search::Ndr | Search::Pdr => duration.mul_f64(1.4) + SEARCH_OVERHEAD,
+            Search::Ndr | Search::Pdr => {
+                let delays = self.latency_at_percent.len() as u32;
+                let each = full_length(duration) + TRIAL_OVERHEAD;
+                duration.mul_f64(1.4) + SEARCH_OVERHEAD + delays * each
+            }
         }
     }
 
@@ -123,6 +136,31 @@ impl RateTrial {
 
     fn rate_pps(&self) -> f64 {
         self.received.received as f64 / self.received.seconds.max(1e-9)
+    }
+
+    /// The share of what was asked for that the sender could not send in time.
+    fn behind(&self) -> f64 {
+        let asked = self.sent.sent + self.sent.behind;
+        self.sent.behind as f64 / asked.max(1) as f64
+    }
+
+    /// What became of the frames at a percentage of the rate that was found. Where the sender was too slow, the rate
+    /// was another one, and the delays are not those of the percentage.
+    fn figures_at(&self, percent: u32) -> BTreeMap<String, f64> {
+        let mut figures = BTreeMap::from([
+            (format!("rate_at_{percent}_pps"), self.rate_pps()),
+            (format!("loss_at_{percent}_ratio"), self.loss()),
+            (format!("behind_at_{percent}_ratio"), self.behind()),
+            (
+                format!("reordered_at_{percent}_count"),
+                self.received.reordered as f64,
+            ),
+        ]);
+        if self.behind() <= MAX_BEHIND_RATIO {
+            let name = format!("latency_at_{percent}");
+            figures.extend(self.received.latency.figures(&name));
+        }
+        figures
     }
 }
 
@@ -208,7 +246,7 @@ impl PreparedFrames<'_> {
         let (mut best, mut behind, mut offered) = (None, false, false);
         while let Some(step) = search.next() {
             let trial = self.run_at(step.rate, length(step, duration))?;
-            let short_of = trial.sent.behind as f64 > 0.02 * trial.sent.sent as f64;
+            let short_of = trial.behind() > MAX_BEHIND_RATIO;
             behind |= short_of;
             offered |= !short_of;
             // A rate that was not offered was not carried either.
@@ -218,7 +256,14 @@ impl PreparedFrames<'_> {
             }
         }
         let (rate, trial) = best.ok_or_else(|| nothing_found(goal, offered))?;
-        Ok(self.found(rate, &trial, &flood, behind))
+        let mut carried = self.found(rate, &trial, &flood, behind);
+        let found = carried.figures["rate_pps"];
+        for percent in &self.load.latency_at_percent {
+            let rate = found * f64::from(*percent) / 100.0;
+            let trial = self.run_at(rate, full_length(duration))?;
+            carried.figures.extend(trial.figures_at(*percent));
+        }
+        Ok(carried)
     }
 }
 
@@ -232,10 +277,14 @@ fn nothing_found(goal: f64, offered: bool) -> Fault {
 
 fn length(step: Step, duration: Duration) -> Duration {
     if step.full {
-        (duration / FULL_TRIALS_PER_DURATION).max(2 * SHORT_TRIAL)
+        full_length(duration)
     } else {
         SHORT_TRIAL
     }
+}
+
+fn full_length(duration: Duration) -> Duration {
+    (duration / FULL_TRIALS_PER_DURATION).max(2 * SHORT_TRIAL)
 }
 
 impl PreparedFrames<'_> {
@@ -304,5 +353,46 @@ impl PreparedFrames<'_> {
             intervals_bps: Vec::new(),
             figures,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Histogram;
+
+    fn trial(sent: u64, behind: u64) -> RateTrial {
+        let mut latency = Histogram::default();
+        latency.add(40_000);
+        RateTrial {
+            sent: Sent {
+                sent,
+                seconds: 1.0,
+                behind,
+            },
+            received: Received {
+                received: sent - 1,
+                seconds: 1.0,
+                latency,
+                reordered: 3,
+                ..Received::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_rate_has_delays_loss_and_order_of_its_own() {
+        let figures = trial(1000, 0).figures_at(90);
+        assert_eq!(figures["latency_at_90.max_us"], 40.0);
+        assert_eq!(figures["rate_at_90_pps"], 999.0);
+        assert_eq!(figures["loss_at_90_ratio"], 0.001);
+        assert_eq!(figures["reordered_at_90_count"], 3.0);
+    }
+
+    #[test]
+    fn a_sender_that_was_too_slow_gives_no_delays_of_that_share() {
+        let figures = trial(900, 100).figures_at(99);
+        assert_eq!(figures["behind_at_99_ratio"], 0.1);
+        assert!(!figures.keys().any(|name| name.starts_with("latency")));
     }
 }

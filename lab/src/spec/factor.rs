@@ -31,6 +31,8 @@ pub(super) enum Takes {
     Mix,
     /// The least, the usual and the largest number of bytes, as `4096/87380/174760`.
     Triple,
+    /// Percentages in ascending order, as `50/90/99`.
+    Percentages,
 }
 
 /// What a factor applies to.
@@ -86,14 +88,14 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 56] = [
+pub(super) const FACTORS: [Factor; 57] = [
     row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("families",               Takes::Word(&["4in4", "6in4", "4in6", "6in6"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
     row("offloads",               Takes::Flag,                  Whom::Testbed),
     row("link.rate_mbit",         reals(0.1, 1_000_000.0),      Whom::Testbed),
     row("link.burst_bytes",       numbers(3000.0, 1e8),         Whom::Testbed),
-    row("link.latency_ms",        reals(1.0, 10_000.0),         Whom::Testbed),
+    row("link.latency_ms",        reals(0.05, 10_000.0),        Whom::Testbed),
     row("link.place",             Takes::Word(&["wire", "lan"]), Whom::Testbed),
     row("tcp.timestamps",         Takes::Flag,                  Whom::Testbed),
     row("tcp.window_scaling",     Takes::Flag,                  Whom::Testbed),
@@ -143,6 +145,7 @@ pub(super) const FACTORS: [Factor; 56] = [
     row("imix",                   Takes::Mix,                   Whom::Loads(FRAMES)),
     row("rate_pps",               reals(1.0, 1e7),              Whom::Loads(&[Steady])),
     row("search",                 Takes::Word(&["ndr", "pdr"]), Whom::Loads(&[Frames])),
+    row("latency_at_percent",     Takes::Percentages,           Whom::Loads(&[Frames])),
 ];
 
 /// The factor of this name.
@@ -164,6 +167,14 @@ pub(super) fn find(name: &str, at: std::ops::Range<usize>) -> Result<&'static Fa
 pub(super) fn sizes(text: &str) -> Option<[u32; 3]> {
     let numbers: Result<Vec<u32>, _> = text.split('/').map(str::parse).collect();
     numbers.ok()?.try_into().ok()
+}
+
+/// The numbers of `50/90/99`, if each is from 1 to 100 and larger than the one before.
+pub(super) fn percentages(text: &str) -> Option<Vec<u32>> {
+    let numbers: Result<Vec<u32>, _> = text.split('/').map(str::parse).collect();
+    let numbers = numbers.ok()?;
+    let possible = numbers.iter().all(|number| (1..=100).contains(number));
+    (possible && numbers.is_sorted_by(|one, next| one < next)).then_some(numbers)
 }
 
 impl Factor {
@@ -195,6 +206,7 @@ impl Factor {
             Takes::Suite => self.word(written, &SUITES.map(|suite| suite.name)),
             Takes::Processors => self.processors(written),
             Takes::Triple => self.triple(written),
+            Takes::Percentages => self.percentages(written),
             Takes::Mix => self.mix(written),
         }
     }
@@ -244,6 +256,18 @@ impl Factor {
                 what: format!("`{text}` is not the least, the usual and the largest size"),
                 advice: "three numbers of bytes in ascending order, such as \"4096/87380/174760\""
                     .into(),
+            }),
+        }
+    }
+
+    fn percentages(&self, written: Placed<'_>) -> Result<String, Diagnostic> {
+        let text = tree::text(written)?;
+        match percentages(text) {
+            Some(_) => Ok(text.to_owned()),
+            None => Err(Diagnostic {
+                at: written.span(),
+                what: format!("`{text}` is not a list of percentages"),
+                advice: "numbers from 1 to 100 in ascending order, such as \"50/90/99\"".into(),
             }),
         }
     }

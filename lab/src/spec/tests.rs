@@ -416,6 +416,7 @@ fn the_document_lists_every_factor() {
             Takes::Suite => "a suite".into(),
             Takes::Processors => "as `0-3,8`".into(),
             Takes::Triple => "as `4096/87380/174760`".into(),
+            Takes::Percentages => "as `50/90/99`".into(),
             Takes::Mix => "letters `a` to `g`".into(),
         };
         let whose = match factor.whom {

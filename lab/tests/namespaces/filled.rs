@@ -118,6 +118,7 @@ pub fn agreement(testbed: &mut Namespaces) {
         frame_bytes: vec![1046],
         direction: Direction::Forward,
         search: Search::Pdr,
+        latency_at_percent: vec![50],
     };
     let stream = Iperf3 {
         protocol: Protocol::Udp { offered_mbit: 60.0 },
@@ -127,8 +128,17 @@ pub fn agreement(testbed: &mut Namespaces) {
     the_middle_of_three_is_near(0.04, || {
         let ours = carried(&topology, &frames, 3);
         assert_eq!(ours.figures["reordered_count"], 0.0);
+        the_queue_is_empty_at_half_of_the_rate(&ours);
         ours.goodput_bps / carried(&topology, &stream, 3).goodput_bps
     });
+}
+
+fn the_queue_is_empty_at_half_of_the_rate(ours: &Carried) {
+    let figure = |name: &str| ours.figures[name];
+    let share = figure("rate_at_50_pps") / figure("rate_pps");
+    assert!((share - 0.5).abs() < 0.05, "{ours:?}");
+    let (half, whole) = (figure("latency_at_50.p50_us"), figure("latency.p50_us"));
+    assert!(half < whole, "{ours:?}");
 }
 
 /// The direction is checked by the kernel's counters of the server's link.
@@ -177,6 +187,7 @@ pub fn reverse(testbed: &mut Namespaces) {
         frame_bytes: vec![64, 64, 64, 512, 1518],
         search: Search::Steady(500.0),
         direction: Direction::Reverse,
+        latency_at_percent: Vec::new(),
     };
     let before = count("sent");
     let mixed = carried(&topology, &mix, 1);

@@ -9,8 +9,9 @@ use crate::report::html::{Table, TableCell};
 use crate::report::quantity::Scale;
 use crate::report::section::{Body, Section};
 use crate::stats;
+use std::collections::BTreeSet;
 
-/// What is timed, and its name for readers.
+/// What is timed, and its name for readers. Delays at a share of the highest rate follow.
 const TIMED: [(&str, &str); 3] = [
     ("rtt", "Round trips by percentile"),
     (
@@ -19,6 +20,7 @@ const TIMED: [(&str, &str); 3] = [
     ),
     ("latency", "One-way delays by percentile"),
 ];
+const AT_SHARE: &str = "latency_at_";
 /// More curves than this in one drawing are not readable; the rest is in the table.
 const MAX_CURVES: usize = 16;
 
@@ -26,10 +28,27 @@ const MAX_CURVES: usize = 16;
 pub(super) fn section(findings: &Findings) -> Section {
     let mut body = Body::default();
     for part in &findings.parts {
-        let charts = TIMED.into_iter().filter_map(|timed| chart(part, timed));
-        charts.for_each(|chart| body.push_chart(chart));
+        let usual = TIMED.map(|(timed, title)| (timed.to_owned(), title.to_owned()));
+        for (timed, title) in usual.into_iter().chain(at_shares(part)) {
+            if let Some(chart) = chart(part, &timed, &title) {
+                body.push_chart(chart);
+            }
+        }
     }
     Section::new("latency", "Latency", body)
+}
+
+/// Delays at percentages of the highest rate, in ascending order, as in [`TIMED`].
+fn at_shares(part: &Part) -> Vec<(String, String)> {
+    let trials = part.cells.iter().flat_map(|cell| &cell.trials);
+    let names = trials.flat_map(|trial| trial.figures.keys());
+    let percent = |name: &String| name.strip_prefix(AT_SHARE)?.split_once('.')?.0.parse().ok();
+    let percentages: BTreeSet<u32> = names.filter_map(percent).collect();
+    let named = |percent| {
+        let title = format!("One-way delays by percentile, at {percent} % of the highest rate");
+        (format!("{AT_SHARE}{percent}"), title)
+    };
+    percentages.into_iter().map(named).collect()
 }
 
 /// The means over all rounds of one cell at each share, and the longest.
@@ -39,7 +58,7 @@ struct Curve {
     longest: Option<f64>,
 }
 
-fn chart(part: &Part, (timed, title): (&str, &str)) -> Option<Chart> {
+fn chart(part: &Part, timed: &str, title: &str) -> Option<Chart> {
     let curves: Vec<Curve> = part
         .cells
         .iter()
@@ -180,6 +199,19 @@ mod tests {
             !body.contains("99.9 %"),
             "a percentile without a figure is left out: {body}"
         );
+    }
+
+    #[test]
+    fn delays_at_a_share_of_the_highest_rate_have_a_chart_of_their_own() {
+        let body = timed(&[
+            ("latency_at_90.p50_us", 40.0),
+            ("latency_at_90.p99_us", 90.0),
+            ("latency_at_50.p50_us", 30.0),
+            ("latency_at_50.p99_us", 60.0),
+        ]);
+        let at = |percent: u32| body.find(&format!("at {percent} % of the highest rate</h3>"));
+        assert!(at(50).is_some() && at(50) < at(90), "{body}");
+        assert_eq!(body.matches("<figure").count(), 2);
     }
 
     #[test]

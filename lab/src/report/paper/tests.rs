@@ -272,6 +272,35 @@ fn the_order_of_packets_is_judged_from_records_and_a_single_overtaken_one_is_too
 }
 
 #[test]
+fn order_is_judged_in_every_part_of_klassert_s_study_and_at_every_rate() {
+    let paper = Paper::of("klassert-2010").unwrap();
+    let study = crate::study::find("klassert-2010").unwrap();
+    let spec = crate::spec::Spec::read(study.text, study.name).unwrap();
+    let judged = |part: &str, workers: &str, figure: &str, count: f64| {
+        let factors = [("part", part), ("workers", workers)];
+        let mut records = fixture::cell("esplanade-x", 0, &factors, &[1e9; 3]);
+        for record in &mut records {
+            record.figures.insert("reordered_count".into(), 0.0);
+        }
+        records[2].figures.insert(figure.into(), count);
+        let findings = Findings::of(&records).unwrap();
+        let claims = paper.claim.iter();
+        let mut order = claims.filter(|claim| claim.finding.starts_with("R3"));
+        let of_part = order.find(|claim| claim.of["part"] == part);
+        let claim = of_part.unwrap_or_else(|| panic!("no claim about order in {part}"));
+        ClaimCheck::of(claim, &findings).verdict()
+    };
+    for part in spec.cells.iter().filter_map(|cell| cell.part.as_deref()) {
+        let workers = if part == "processors" { "auto" } else { "2" };
+        assert_eq!(judged(part, workers, "reordered_count", 0.0), "holds");
+        let verdict = judged(part, workers, "reordered_count", 1.0);
+        assert_eq!(verdict, "does not hold", "{part}");
+    }
+    let at_99 = judged("latency", "2", "reordered_at_99_count", 1.0);
+    assert_eq!(at_99, "does not hold");
+}
+
+#[test]
 fn a_claim_that_this_machine_cannot_answer_says_which_can() {
     let alone = fixture::cell("plain", 0, &[], &[1e9; 3]);
     let findings = Findings::of(&alone).unwrap();

@@ -7,7 +7,7 @@ use crate::load::{
 };
 use crate::spec::kinds::LoadKind;
 use crate::spec::settings::flag;
-use crate::spec::{Cell, Programs, imix};
+use crate::spec::{Cell, Programs, factor, imix};
 
 /// Default bytes of a request.
 const REQUEST_BYTES: u32 = 64;
@@ -113,11 +113,19 @@ impl Cell {
         }
     }
 
+    fn latency_at_percent(&self) -> Vec<u32> {
+        let written = self.settings.get("latency_at_percent");
+        written
+            .and_then(|text| factor::percentages(text))
+            .unwrap_or_default()
+    }
+
     fn frames(&self, programs: &Programs) -> Frames {
         Frames {
             program: programs.lab.clone(),
             direction: self.direction(),
             frame_bytes: self.frame_bytes(),
+            latency_at_percent: self.latency_at_percent(),
             search: match self.settings.get("search").map(String::as_str) {
                 _ if self.load == LoadKind::Steady => {
                     Search::Steady(self.number("rate_pps").unwrap_or(1000.0))

@@ -19,6 +19,23 @@ fn a_mix_of_sizes_is_read_by_its_letters_and_stands_alone() {
 }
 
 #[test]
+fn delays_at_shares_of_the_rate_take_a_trial_each_behind_the_search() {
+    let asked = |load: &str| {
+        format!("{HEAD}[load]\nkind = \"frames\"\n{load}[[contender]]\nkind = \"plain\"\n")
+    };
+    let read = |load: &str| Spec::read(&asked(load), "mine.toml").unwrap();
+    let alone = read("").estimate();
+    let three = read("latency_at_percent = \"50/90/99\"\n");
+    assert_eq!(three.cells[0].factors()["latency_at_percent"], "50/90/99");
+    assert!(three.estimate() > alone);
+    for wrong in ["99/50", "50/50", "0", "101", "half", ""] {
+        let said = complaint(&asked(&format!("latency_at_percent = \"{wrong}\"\n")));
+        let what = format!("error: `{wrong}` is not a list of percentages\n --> mine.toml:4:22\n");
+        assert!(said.starts_with(&what), "{said}");
+    }
+}
+
+#[test]
 fn direction_connections_and_the_number_of_associations_have_their_words() {
     let asked = |what: &str| {
         format!(
