@@ -111,7 +111,7 @@ pub(crate) fn datagrams(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contender::{Encapsulation, Mode};
+    use crate::contender::{Combine, Encapsulation, Mode};
     use crate::suite;
 
     fn ipsec(suite: &str, encapsulation: Encapsulation) -> IpsecConfig {
@@ -119,7 +119,7 @@ mod tests {
             suite: suite::find(suite).unwrap(),
             mode: Mode::Tunnel,
             encapsulation,
-            bundle: false,
+            combine: Combine::EspAuth,
             window: 32,
             esn: false,
             associations: 1,
@@ -218,11 +218,16 @@ mod tests {
     fn a_bundle_moves_the_icv_from_esp_to_ah() {
         let both = ipsec("aes-256-cbc-sha1", Encapsulation::Native);
         let bundle = IpsecConfig {
-            bundle: true,
+            combine: Combine::EspAndAh,
             ..both.clone()
         };
         let length = |ipsec: &IpsecConfig| ipsec.wrapped(1000, Family::V4);
         assert_eq!(length(&bundle), length(&both) - 12 + 24);
+        let twice = IpsecConfig {
+            combine: Combine::EspAuthInAhMd5,
+            ..both.clone()
+        };
+        assert_eq!(length(&twice), length(&both) + 24, "both have an ICV");
     }
 
     #[test]

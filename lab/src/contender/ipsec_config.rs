@@ -16,8 +16,8 @@ pub struct IpsecConfig {
     pub mode: Mode,
     /// In UDP or on its own.
     pub encapsulation: Encapsulation,
-    /// ESP for the cipher and AH for the integrity, as two associations, instead of ESP with both.
-    pub bundle: bool,
+    /// What authenticates.
+    pub combine: Combine,
     /// Anti-replay window in packets; 0 switches the check off.
     pub window: u32,
     /// Extended sequence numbers.
@@ -44,10 +44,37 @@ pub enum Encapsulation {
     Native,
 }
 
+/// What authenticates where a suite has a cipher and a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Combine {
+    /// ESP, one association.
+    EspAuth,
+    /// AH around an ESP that only encrypts, as two associations.
+    EspAndAh,
+    /// ESP, and AH with HMAC-MD5 around it: the listing of the study of Roy and Pourzandi.
+    EspAuthInAhMd5,
+}
+
+impl Combine {
+    /// All of them.
+    pub const ALL: [Combine; 3] = [Combine::EspAuth, Combine::EspAndAh, Combine::EspAuthInAhMd5];
+
+    /// Its word in specs and records.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Combine::EspAuth => "esp-auth",
+            Combine::EspAndAh => "esp+ah",
+            Combine::EspAuthInAhMd5 => "esp-auth+ah-md5",
+        }
+    }
+}
+
 /// The anti-replay window of IKE and of Esplanade's samples.
 pub const DEFAULT_REPLAY_WINDOW: u32 = 1024;
 
 const UDP_HEADER_BYTES: u32 = 8;
+/// RFC 2403 2: HMAC-MD5 is cut to 96 bits.
+const AH_MD5_ICV_BYTES: u32 = 12;
 
 impl IpsecConfig {
     /// The differences from tunnel-mode ESP with default values, for ids; `usual` is the encapsulation that is not
@@ -74,7 +101,7 @@ impl IpsecConfig {
                 words.push(word.to_owned());
             }
         };
-        word(self.bundle, "esp+ah");
+        word(self.is_bundle(), self.combine.word());
         let other = self.encapsulation != usual && !self.uses_ah();
         word(
             other && self.encapsulation == Encapsulation::Native,
@@ -106,7 +133,7 @@ impl IpsecConfig {
                 "encapsulation".into(),
                 word(self.encapsulation == Encapsulation::Udp, "udp", "native"),
             ),
-            ("combine".into(), word(self.bundle, "esp+ah", "esp-auth")),
+            ("combine".into(), self.combine.word().into()),
             ("window".into(), self.window.to_string()),
             ("esn".into(), self.esn.to_string()),
         ])
@@ -121,9 +148,14 @@ impl IpsecConfig {
         }
     }
 
+    /// Whether there are two associations, of ESP and of AH around it.
+    pub fn is_bundle(&self) -> bool {
+        self.combine != Combine::EspAuth
+    }
+
     /// Whether AH is on the wire.
     pub fn uses_ah(&self) -> bool {
-        self.bundle || self.suite.is_ah()
+        self.is_bundle() || self.suite.is_ah()
     }
 
     /// The length on the wire, from the outer IP header on, of a packet of this length, padding and all. Transport mode
@@ -152,17 +184,21 @@ impl IpsecConfig {
             Family::V4 => 4,
             Family::V6 => 8,
         };
-        (12 + self.suite.hash_icv()).next_multiple_of(unit)
+        let icv = match self.combine {
+            Combine::EspAuthInAhMd5 => AH_MD5_ICV_BYTES,
+            Combine::EspAuth | Combine::EspAndAh => self.suite.hash_icv(),
+        };
+        (12 + icv).next_multiple_of(unit)
     }
 
     /// RFC 4303 2: SPI and sequence number, IV, payload, padding up to the cipher's block and to 4 bytes, pad length
     /// and next header, ICV.
     fn esp(&self, payload: u32) -> u32 {
-        let icv = if self.bundle {
-            self.suite.cipher_icv()
-        } else {
-            self.suite.cipher_icv() + self.suite.hash_icv()
+        let hash_icv = match self.combine {
+            Combine::EspAndAh => 0,
+            Combine::EspAuth | Combine::EspAuthInAhMd5 => self.suite.hash_icv(),
         };
+        let icv = self.suite.cipher_icv() + hash_icv;
         let padded = (payload + 2).next_multiple_of(self.suite.block().max(4));
         8 + self.suite.iv() + padded + icv
     }

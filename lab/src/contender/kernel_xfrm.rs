@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::esplanade::Keys;
-use super::{Contender, Encapsulation, IpsecConfig, Mode, Protection, Tunnel};
+use super::{Combine, Contender, Encapsulation, IpsecConfig, Mode, Protection, Tunnel};
 use crate::absence::Absence;
 use crate::capture::EspKey;
 use crate::contender::CapturePoint;
@@ -124,7 +124,7 @@ impl KernelXfrm {
             }
             Mode::Transport => format!(" tmpl proto {protocol} reqid 1 mode transport"),
         };
-        match (self.ipsec.suite.is_ah(), self.ipsec.bundle) {
+        match (self.ipsec.suite.is_ah(), self.ipsec.is_bundle()) {
             (true, _) => own("ah"),
             (_, false) => own("esp"),
             (_, true) => own("esp") + " tmpl proto ah reqid 1 mode transport",
@@ -145,8 +145,8 @@ impl KernelXfrm {
             "3des-cbc" => format!("enc cbc(des3_ede) 0x{}", layer.cipher_key),
             _ => format!("enc cbc(aes) 0x{}", layer.cipher_key),
         };
-        let hash = match suite.hash {
-            _ if layer.hash.is_none() => String::new(),
+        let hash = match layer.hash.unwrap_or_default() {
+            "" => String::new(),
             "hmac-md5" => format!(" auth-trunc hmac(md5) 0x{} 96", layer.hash_key),
             "hmac-sha1" => format!(" auth-trunc hmac(sha1) 0x{} 96", layer.hash_key),
             _ => format!(" auth-trunc hmac(sha256) 0x{} 128", layer.hash_key),
@@ -237,7 +237,7 @@ impl KernelXfrm {
             _ => "cbc(aes)",
         };
         let hash = match self.ipsec.suite.hash {
-            _ if self.ipsec.bundle => "digest_null",
+            _ if self.ipsec.combine == Combine::EspAndAh => "digest_null",
             "" => "digest_null",
             "hmac-md5" => "hmac(md5)",
             "hmac-sha1" => "hmac(sha1)",
@@ -333,52 +333,4 @@ impl Tunnel for InKernel {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::contender::DEFAULT_REPLAY_WINDOW;
-    use crate::suite;
-    use crate::testbed::{Families, Layout};
-
-    fn xfrm(suite: &str, esn: bool) -> KernelXfrm {
-        let ipsec = IpsecConfig {
-            suite: suite::find(suite).unwrap(),
-            mode: Mode::Tunnel,
-            encapsulation: Encapsulation::Udp,
-            bundle: false,
-            window: DEFAULT_REPLAY_WINDOW,
-            esn,
-            associations: 1,
-        };
-        KernelXfrm::new(ipsec, false, Path::new("lab"), 0).unwrap()
-    }
-
-    #[test]
-    fn an_association_of_two_families_has_the_flag_for_it() {
-        let batch = |words: &str, esn| {
-            let map = Addresses::of(Layout::Gateways, Families::read(words).unwrap());
-            xfrm("aes-128-gcm", esn).batch(Side::Left, &map)
-        };
-        let mixed = batch("4in6", true);
-        assert!(
-            mixed.contains("src 2001:db8::1 dst 2001:db8::2 proto esp "),
-            "{mixed}"
-        );
-        assert!(mixed.contains(" flag esn af-unspec aead "), "{mixed}");
-        assert!(mixed.contains(" encap espinudp 4500 4500 ::\n"), "{mixed}");
-        assert!(
-            mixed.contains(
-                "policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir out tmpl src 2001:db8::1 "
-            ),
-            "{mixed}"
-        );
-        assert!(!batch("6in6", false).contains("flag"));
-    }
-
-    #[test]
-    fn pcrypt_wraps_what_esp_asks_for() {
-        let of = |suite: &str| xfrm(suite, false).algorithm();
-        assert_eq!(of("aes-128-gcm"), "rfc4106(gcm(aes))");
-        assert_eq!(of("aes-192-cbc-sha1"), "authenc(hmac(sha1),cbc(aes))");
-        assert_eq!(of("aes-128-cbc"), "authenc(digest_null,cbc(aes))");
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ use super::kinds::LoadKind::{
     RoundTrip, Steady,
 };
 use super::tree::{self, Placed};
+use crate::contender::Combine;
 use crate::suite::SUITES;
 
 /// The values a factor takes.
@@ -58,6 +59,11 @@ pub(super) struct Factor {
 }
 
 const IPSEC: &[ContenderKind] = &[Esplanade, KernelXfrm];
+const COMBINED: &[&str] = &[
+    Combine::EspAuth.word(),
+    Combine::EspAndAh.word(),
+    Combine::EspAuthInAhMd5.word(),
+];
 const STREAMS: &[LoadKind] = &[Iperf3, Netperf, LoadedRoundTrip];
 const SENT_AT_ONCE: &[LoadKind] = &[Iperf3, Netperf, NetperfRr, LoadedRoundTrip];
 const WRITTEN: &[LoadKind] = &[Iperf3, Iperf3Udp, Netperf, NetperfUdp];
@@ -129,7 +135,7 @@ pub(super) const FACTORS: [Factor; 57] = [
     row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&[Esplanade])),
     row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
     row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),
-    row("combine",                Takes::Word(&["esp-auth", "esp+ah"]), Whom::Contenders(IPSEC)),
+    row("combine",                Takes::Word(COMBINED), Whom::Contenders(IPSEC)),
     row("window",                 numbers(0.0, 8192.0),         Whom::Contenders(IPSEC)),
     row("esn",                    Takes::Flag,                  Whom::Contenders(IPSEC)),
     row("sas",                    numbers(1.0, 60_000.0),       Whom::Contenders(IPSEC)),

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::capture::EspKey;
-use crate::contender::{Encapsulation, IpsecConfig, Mode};
+use crate::contender::{Combine, Encapsulation, IpsecConfig, Mode};
 use crate::fault::Fault;
 use crate::gateway::Side;
 use crate::testbed::Addresses;
@@ -24,6 +24,8 @@ pub(in crate::contender) struct Direction {
     spi: u32,
     cipher: String,
     hash: String,
+    /// Of an AH whose hash is not the suite's; empty without one.
+    ah: String,
 }
 
 /// One association of a direction.
@@ -120,7 +122,7 @@ impl Keys {
 
     /// What opens the capture, where an analyser can open it.
     pub(crate) fn wireshark_keys(&self, ipsec: &IpsecConfig, map: &Addresses) -> Vec<EspKey> {
-        let Some(names) = ipsec.suite.wireshark.filter(|_| !ipsec.bundle) else {
+        let Some(names) = ipsec.suite.wireshark.filter(|_| !ipsec.is_bundle()) else {
             return Vec::new();
         };
         let directions = self.directions(map).into_iter();
@@ -135,7 +137,7 @@ fn rule(ipsec: &IpsecConfig, ends: &str) -> String {
         Mode::Tunnel => format!("tunnel/{ends}/require"),
         Mode::Transport => "transport//require".into(),
     };
-    match (ipsec.suite.is_ah(), ipsec.bundle) {
+    match (ipsec.suite.is_ah(), ipsec.is_bundle()) {
         (true, _) => format!("ah/{own}"),
         (_, false) => format!("esp/{own}"),
         (_, true) => format!("esp/{own} ah/transport//require"),
@@ -173,6 +175,10 @@ impl Direction {
             spi,
             cipher: random_hex(ipsec.suite.cipher_key)?,
             hash: random_hex(ipsec.suite.hash_key)?,
+            ah: match ipsec.combine {
+                Combine::EspAuthInAhMd5 => random_hex(MD5_KEY_BYTES)?,
+                Combine::EspAuth | Combine::EspAndAh => String::new(),
+            },
         })
     }
 
@@ -193,24 +199,31 @@ impl Direction {
             hash: named(suite.hash),
             hash_key: &self.hash,
         };
-        if !ipsec.bundle {
-            return vec![whole];
+        match ipsec.combine {
+            Combine::EspAuth => vec![whole],
+            Combine::EspAndAh => {
+                let inner = Layer {
+                    hash: None,
+                    hash_key: "",
+                    ..whole
+                };
+                vec![inner, self.outer(suite.hash, &self.hash)]
+            }
+            Combine::EspAuthInAhMd5 => vec![whole, self.outer("hmac-md5", &self.ah)],
         }
-        let inner = Layer {
-            hash: None,
-            hash_key: "",
-            ..whole
-        };
-        let outer = Layer {
+    }
+
+    /// The AH around the ESP of a bundle.
+    fn outer<'k>(&self, hash: &'static str, hash_key: &'k str) -> Layer<'k> {
+        Layer {
             protocol: "ah",
             mode: "transport",
             spi: self.spi + AH_SPI,
             cipher: None,
             cipher_key: "",
-            hash: named(suite.hash),
-            hash_key: &self.hash,
-        };
-        vec![inner, outer]
+            hash: Some(hash),
+            hash_key,
+        }
     }
 
     fn wireshark_key(
@@ -246,6 +259,8 @@ fn other_peer(own: IpAddr, number: u32) -> IpAddr {
 
 /// Where the SPIs of idle associations begin: far above those of any run's contenders.
 const IDLE_SPI: u32 = 0x10_0000;
+/// Of the key of HMAC-MD5.
+const MD5_KEY_BYTES: usize = 16;
 /// How far the SPI of a bundle's AH is from that of its ESP.
 const AH_SPI: u32 = 0x80;
 

@@ -88,7 +88,7 @@ pub fn cannot_negotiate(ipsec: &IpsecConfig) -> Option<(&'static str, String)> {
     if proposal(ipsec.suite).is_none() {
         let name = ipsec.suite.name;
         Some(("suite", format!("IKEv2 does not negotiate `{name}`")))
-    } else if ipsec.bundle {
+    } else if ipsec.is_bundle() {
         Some((
             "combine",
             "IKEv2 does not negotiate ESP and AH together".into(),
@@ -106,6 +106,7 @@ pub fn cannot_negotiate(ipsec: &IpsecConfig) -> Option<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contender::Combine;
     use crate::suite;
 
     fn ipsec(name: &str) -> IpsecConfig {
@@ -113,7 +114,7 @@ mod tests {
             suite: suite::find(name).unwrap(),
             mode: Mode::Tunnel,
             encapsulation: Encapsulation::Udp,
-            bundle: false,
+            combine: Combine::EspAuth,
             window: 64,
             esn: true,
             associations: 1,
@@ -171,7 +172,7 @@ start = \"wait\"
         assert_eq!(factor(&ipsec("aes-128-cbc-sha1")), None);
         assert_eq!(factor(&ipsec("des-md5")), Some("suite"));
         let bundle = IpsecConfig {
-            bundle: true,
+            combine: Combine::EspAndAh,
             ..ipsec("aes-128-cbc-sha1")
         };
         assert_eq!(factor(&bundle), Some("combine"));

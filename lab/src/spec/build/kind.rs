@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::possible::{Impossible, is_pair, possible_load, possible_topology};
 use crate::contender::{
-    BORINGTUN, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation, Esplanade, FLAGS, IpsecConfig,
-    KernelLibipsec, KernelWireguard, KernelXfrm, Keying, Mode, OpenVpn, Plain, RunOptions,
-    UserSpaceWireguard, WIREGUARD_GO, cannot_negotiate,
+    BORINGTUN, Combine, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation, Esplanade, FLAGS,
+    IpsecConfig, KernelLibipsec, KernelWireguard, KernelXfrm, Keying, Mode, OpenVpn, Plain,
+    RunOptions, UserSpaceWireguard, WIREGUARD_GO, cannot_negotiate,
 };
 use crate::fault::Fault;
 use crate::ideal::Layers;
@@ -177,7 +177,10 @@ fn ipsec(kind: ContenderKind, settings: &Settings) -> Result<IpsecConfig, Imposs
             (None, ContenderKind::KernelXfrm) => Encapsulation::Native,
             _ => Encapsulation::Udp,
         },
-        bundle: word("combine") == Some("esp+ah"),
+        combine: Combine::ALL
+            .into_iter()
+            .find(|combine| word("combine") == Some(combine.word()))
+            .unwrap_or(Combine::EspAuth),
         window: number(settings, "window").map_or(DEFAULT_REPLAY_WINDOW, |window| window as u32),
         associations: number(settings, "sas").map_or(1, |sas| sas as u32),
         esn: flag(settings, "esn").unwrap_or(false),
@@ -204,7 +207,7 @@ fn ipsec(kind: ContenderKind, settings: &Settings) -> Result<IpsecConfig, Imposs
             advice: "`mode = \"tunnel\"`, or `kind = \"pair\"` in [testbed]".into(),
         });
     }
-    if ipsec.bundle && (suite.hash.is_empty() || suite.cipher.is_empty()) {
+    if ipsec.is_bundle() && (suite.hash.is_empty() || suite.cipher.is_empty()) {
         return Err(Impossible {
             factor: "combine",
             what: format!(

@@ -6,7 +6,7 @@ fn ipsec(name: &str) -> IpsecConfig {
         suite: suite::find(name).unwrap(),
         mode: Mode::Tunnel,
         encapsulation: Encapsulation::Udp,
-        bundle: false,
+        combine: Combine::EspAuth,
         window: 1024,
         esn: false,
         associations: 1,
@@ -18,6 +18,7 @@ fn keys(name: &str) -> Keys {
         spi,
         cipher: "ab".repeat(suite::find(name).unwrap().cipher_key),
         hash: "cd".repeat(suite::find(name).unwrap().hash_key),
+        ah: "ef".repeat(MD5_KEY_BYTES),
     };
     Keys {
         to_right: direction(0x1001),
@@ -112,7 +113,7 @@ fn fresh_keys_differ_and_fit() {
 #[test]
 fn a_bundle_is_esp_inside_ah_on_its_own_protocol() {
     let bundle = IpsecConfig {
-        bundle: true,
+        combine: Combine::EspAndAh,
         encapsulation: Encapsulation::Native,
         ..ipsec("3des-sha1")
     };
@@ -125,6 +126,28 @@ fn a_bundle_is_esp_inside_ah_on_its_own_protocol() {
     ] {
         assert!(text.contains(&line), "{line} is not in {text}");
     }
+}
+
+#[test]
+fn the_bundle_of_roy_s_listing_is_authenticated_by_esp_and_by_ah_with_keys_of_their_own() {
+    let printed = IpsecConfig {
+        combine: Combine::EspAuthInAhMd5,
+        encapsulation: Encapsulation::Native,
+        mode: Mode::Transport,
+        ..ipsec("3des-sha1")
+    };
+    let map = Addresses::of(crate::testbed::Layout::Pair, Default::default());
+    let text = keys("3des-sha1").text(&printed, Side::Left, &map);
+    let (cipher, hash, ah) = ("ab".repeat(24), "cd".repeat(20), "ef".repeat(16));
+    for line in [
+        format!("esp 0x1001 -m transport -r 1024 -E 3des-cbc 0x{cipher} -A hmac-sha1 0x{hash};"),
+        format!("ah 0x1081 -m transport -r 1024 -A hmac-md5 0x{ah};"),
+        "-P out ipsec esp/transport//require ah/transport//require;".into(),
+    ] {
+        assert!(text.contains(&line), "{line} is not in {text}");
+    }
+    let fresh = Keys::fresh(&printed, 0x1000).unwrap().to_right;
+    assert_eq!((fresh.hash.len(), fresh.ah.len()), (40, 32));
 }
 
 #[test]
