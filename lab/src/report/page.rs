@@ -4,6 +4,7 @@
 mod bars;
 mod cost;
 mod date;
+mod delays;
 mod headline;
 mod ideal;
 mod latency;

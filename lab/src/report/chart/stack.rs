@@ -21,7 +21,7 @@ pub fn stack(stacks: &[Stack], names: &[&str], description: &str) -> Picture {
         .iter()
         .map(|stack| text_width(&stack.name))
         .fold(60.0, f64::max)
-        .min(280.0);
+        .min(350.0);
     let (from, to) = (room + 12.0, WIDTH - 16.0);
     let mut legend = Drawing::new(0.0);
     let top = 12.0 + LEGEND_ROW_HEIGHT * keys(&mut legend, names, from) as f64;

@@ -1,6 +1,7 @@
 //! Latency by percentile. The axis is that of high-dynamic-range histograms: each step to the right leaves out a
 //! tenth of what the step before left out. A mean would hide the slow packets.
 
+use super::delays;
 use super::measured::not_drawn;
 use crate::load::PERCENTILES;
 use crate::report::chart::{Chart, Line, Lines, Point, lines};
@@ -28,24 +29,33 @@ const MAX_CURVES: usize = 16;
 pub(super) fn section(findings: &Findings) -> Section {
     let mut body = Body::default();
     for part in &findings.parts {
-        let usual = TIMED.map(|(timed, title)| (timed.to_owned(), title.to_owned()));
-        for (timed, title) in usual.into_iter().chain(at_shares(part)) {
-            if let Some(chart) = chart(part, &timed, &title) {
-                body.push_chart(chart);
-            }
+        for chart in of_part(part) {
+            body.push_chart(chart);
         }
     }
     Section::new("latency", "Latency", body)
 }
 
+/// Medians at shares of the highest rate over a setting, then everything that is timed by percentile.
+fn of_part(part: &Part) -> Vec<Chart> {
+    let medians = at_shares(part, "Median one-way delay").into_iter();
+    let medians = medians.flat_map(|(timed, title)| delays::charts(part, &timed, &title));
+    let usual = TIMED.map(|(timed, title)| (timed.to_owned(), title.to_owned()));
+    let all = usual
+        .into_iter()
+        .chain(at_shares(part, "One-way delays by percentile"));
+    let percentiles = all.filter_map(|(timed, title)| chart(part, &timed, &title));
+    medians.chain(percentiles).collect()
+}
+
 /// Delays at percentages of the highest rate, in ascending order, as in [`TIMED`].
-fn at_shares(part: &Part) -> Vec<(String, String)> {
+fn at_shares(part: &Part, what: &str) -> Vec<(String, String)> {
     let trials = part.cells.iter().flat_map(|cell| &cell.trials);
     let names = trials.flat_map(|trial| trial.figures.keys());
     let percent = |name: &String| name.strip_prefix(AT_SHARE)?.split_once('.')?.0.parse().ok();
     let percentages: BTreeSet<u32> = names.filter_map(percent).collect();
     let named = |percent| {
-        let title = format!("One-way delays by percentile, at {percent} % of the highest rate");
+        let title = format!("{what}, at {percent} % of the highest rate");
         (format!("{AT_SHARE}{percent}"), title)
     };
     percentages.into_iter().map(named).collect()

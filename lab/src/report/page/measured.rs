@@ -37,7 +37,7 @@ fn of_part(findings: &Findings, part: &Part) -> Vec<Chart> {
 }
 
 /// The setting drawn from left to right: of those whose levels are numbers, the one with the most.
-fn across(part: &Part) -> Option<usize> {
+pub(super) fn across(part: &Part) -> Option<usize> {
     let numbers = |setting: &Setting| {
         setting
             .levels
