@@ -87,6 +87,31 @@ impl Upper {
     }
 }
 
+impl Upper {
+    /// The same of the packets that answer: ports change their places.
+    fn exchanged(self) -> Self {
+        match self {
+            Self::Any | Self::Icmp { .. } => self,
+            Self::Protocol {
+                number,
+                source_port,
+                destination_port,
+            } => Self::Protocol {
+                number,
+                source_port: destination_port,
+                destination_port: source_port,
+            },
+            Self::Ports {
+                source_port,
+                destination_port,
+            } => Self::Ports {
+                source_port: destination_port,
+                destination_port: source_port,
+            },
+        }
+    }
+}
+
 /// Which packets a policy is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Selector {
@@ -96,4 +121,15 @@ pub struct Selector {
     pub destination: Prefix,
     /// Upper layer.
     pub upper: Upper,
+}
+
+impl Selector {
+    /// Source and destination in each other's place.
+    pub fn exchanged(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            upper: self.upper.exchanged(),
+        }
+    }
 }

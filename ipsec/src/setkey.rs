@@ -23,7 +23,7 @@ mod span;
 mod spelling;
 
 pub use diagnostic::{Fault, Problem, Warning};
-pub use dump::{DumpContext, dump_policies, dump_sas, dump_short, local_time};
+pub use dump::{DumpContext, dump_policies, dump_sas, dump_short, local_time, policy_statement};
 pub use grammar::{Parsed, parse};
 pub use lower::{
     Forwarding, LookupError, Lowered, Names, NoNames, POLICY_OPTIONS, SA_OPTIONS, compile, lower,

@@ -288,6 +288,29 @@ fn decision(out: &mut String, policy: &Policy, ports: bool) {
     }
 }
 
+/// The `spdadd` statement that makes a policy of a file.
+pub fn policy_statement(policy: &Policy) -> String {
+    let (mut what, mut how) = (String::new(), String::new());
+    selector(&mut what, policy);
+    decision(&mut how, policy, false);
+    let what = match policy.selector.upper {
+        Upper::Icmp { code: None, .. } => what.trim_end().trim_end_matches(",0").to_owned(),
+        Upper::Any | Upper::Ports { .. } => what.trim_end().replace(" 255", " any"),
+        Upper::Icmp { .. } | Upper::Protocol { .. } => what.trim_end().to_owned(),
+    };
+    let what = what.replace("[any]", "");
+    let spread = match policy.spread {
+        ..=1 => String::new(),
+        most => format!("-o spread={most} "),
+    };
+    let how: Vec<_> = how.split_whitespace().collect();
+    let mut how = how.join(" ");
+    if policy.priority == 0 {
+        how = how.replacen(" prio def ", " ", 1);
+    }
+    format!("spdadd {what} {spread}-P {how};")
+}
+
 /// By the nearest of `high`, `def` and `low`; the very highest has no words.
 fn priority(value: i64) -> String {
     const HIGH: i64 = 1 << 30;

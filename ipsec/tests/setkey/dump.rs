@@ -6,6 +6,7 @@ use ipsec::command::{Command, PolicyReport, SaReport};
 use ipsec::sa::Phase;
 use ipsec::setkey::{
     DumpContext, Forwarding, NoNames, compile, dump_policies, dump_sas, dump_short,
+    policy_statement,
 };
 
 /// 21 November 2026, 12:00:00 UTC.
@@ -239,4 +240,24 @@ fn the_short_form_is_one_line_each_without_keys() {
         "mature esp     0x00001001 192.0.2.1 -> 192.0.2.2 840 bytes\n\
          mature esp-udp 0x00000850 192.0.2.2 -> 192.0.2.1 840 bytes\n"
     );
+}
+
+#[test]
+fn the_statement_of_a_policy_makes_the_same_policy() {
+    for words in [
+        "10.1.0.9 10.2.0.9 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require",
+        "10.1.0.0/24 10.2.0.0/24[80] tcp -P in prio high - 3 ipsec esp/tunnel/192.0.2.1-192.0.2.2/unique:5",
+        "10.1.0.0/24[53] 10.2.0.0/24 any -P out discard",
+        "::/0 ::/0 ipv6-icmp 135,1 -P fwd prio low discard",
+        "10.1.0.0/24 10.2.0.0/24 icmp 8 -P out none",
+        "10.1.0.0/24 10.2.0.0/24 200 -P out prio def + 7 none",
+        "10.1.0.0/24 10.2.0.0/24 any -o spread=4 -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/use",
+        "10.1.0.5 10.2.0.5 any -P out ipsec esp/transport//use ah/transport//require",
+    ] {
+        let before = policies(&format!("spdadd {words};"));
+        let statement = policy_statement(&before[0].policy);
+        let after = policies(&statement);
+        assert_eq!(before[0].policy, after[0].policy, "{statement}");
+        assert_eq!(statement, format!("spdadd {words};"));
+    }
 }
