@@ -86,7 +86,8 @@ enum Command {
     Events(ask::Asking),
     /// Show which policy and association apply to a packet, and the outcome
     #[command(
-        after_help = "Examples:\n  esplanade explain 10.1.0.2 10.2.0.2\n  esplanade explain 10.1.0.2 10.2.0.2 tcp 443"
+        after_help = "Examples:\n  esplanade explain 10.1.0.2 10.2.0.2\n  esplanade explain 10.1.0.2 10.2.0.2 tcp 443\n  \
+                      esplanade explain 10.1.0.2 10.2.0.2 --json | jq .findings"
     )]
     Explain(ask::ExplainArguments),
     /// Decrypt or encrypt the packets of a capture file

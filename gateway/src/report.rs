@@ -1,6 +1,9 @@
 //! From the data plane's counters to the content of `status`, `drops`, `events` and `explain`.
 
-use crate::control::Explain;
+mod explain;
+
+pub(crate) use explain::{explain, packet_of};
+
 use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
 use crate::routes::firewall::REFUSED;
 use crate::status::{Drops, LaneStatus, PolicyStatus, SaDrops, SaStatus, Traffic};
@@ -10,13 +13,11 @@ use dataplane::pipeline::governor::LaneReport;
 use dataplane::train::TrainKinds;
 use ipsec::Dropped;
 use ipsec::command::{PolicyReport, SaReport};
-use ipsec::database::{Finding, Outcome, SaIndex, Snapshot};
-use ipsec::packet::{FragmentKind, Outline};
+use ipsec::database::{SaIndex, Snapshot};
 use ipsec::policy::{Action, Direction, Level, Template};
 use ipsec::sa::Phase;
 use ipsec::sa::{Mode, SaConfig};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// One association for `status`.
@@ -250,81 +251,6 @@ fn kind_of(config: &SaConfig) -> String {
         SaName::of(config),
         suite_name(config)
     )
-}
-
-/// Which policy and associations a packet would meet.
-pub(crate) fn explain(snapshot: &Snapshot, question: &Explain) -> String {
-    let has_ports = question.source_port.is_some() || question.destination_port.is_some();
-    let packet = Outline {
-        source: question.source,
-        destination: question.destination,
-        protocol: question.protocol,
-        header_len: 20,
-        transport_offset: 20,
-        total_len: 20,
-        ports: (has_ports || [6, 17].contains(&question.protocol)).then_some((
-            question.source_port.unwrap_or(0),
-            question.destination_port.unwrap_or(0),
-        )),
-        fragment: FragmentKind::Whole,
-        traffic_class: 0,
-        dont_fragment: true,
-        hop_limit: 64,
-    };
-    let explanation = snapshot.explain(&packet);
-    let mut text = String::new();
-    match &explanation.policy {
-        Some((id, policy)) => {
-            let _ = writeln!(
-                text,
-                "policy {id}: {} {} {}",
-                selector_text(&policy.selector),
-                direction_name(policy.direction),
-                action_text(&policy.action)
-            );
-        }
-        None => text.push_str("no policy matches this packet\n"),
-    }
-    let names_ports = question.source_port.is_some() && question.destination_port.is_some();
-    let is_one_flow = names_ports || packet.ports.is_none();
-    if explanation.spread > 0 {
-        let which = if is_one_flow {
-            "this one uses"
-        } else {
-            "which one depends on both ports (`--source-port`); for ports 0 it is"
-        };
-        let _ = writeln!(
-            text,
-            "flows are spread over {} associations; {which}",
-            explanation.spread
-        );
-    }
-    for index in &explanation.path {
-        let config = &snapshot.sa(*index).config;
-        let _ = writeln!(
-            text,
-            "association: {} {}",
-            SaName::of(config),
-            suite_name(config)
-        );
-    }
-    let outcome = match explanation.outcome {
-        Outcome::Protected => "sent protected".to_owned(),
-        Outcome::InClear => "sent unencrypted".to_owned(),
-        Outcome::Dropped(Dropped::NoPolicy) => {
-            "sent unencrypted via normal routing (no matching policy)".to_owned()
-        }
-        Outcome::Dropped(reason) => format!("dropped ({reason}): {}", reason.advice()),
-    };
-    let _ = writeln!(text, "{outcome}");
-    for finding in explanation.findings {
-        if let Finding::Shadowed { idle } = finding {
-            let idle = kind_of(&snapshot.sa(idle).config);
-            let _ = writeln!(text, "unused: {idle}");
-        }
-        let _ = writeln!(text, "hint: {}", finding.advice());
-    }
-    text
 }
 
 fn mode_name(mode: Mode) -> &'static str {

@@ -1,10 +1,12 @@
 //! The status of a gateway: plain data for `--json`, and tables for people. Never a key.
 
 mod drops;
+mod explained;
 mod peers;
 mod table;
 mod units;
 
+pub(crate) use explained::{Correction, DecidingPolicy, Explained, FindingStatus, SaOnPath};
 pub(crate) use peers::{ChildStatus, IkeSaStatus, PeerStatus};
 
 use crate::events::SaName;

@@ -24,7 +24,7 @@ mod snapshot;
 mod spd_entry;
 mod spread;
 
-pub use explain::{Explanation, Finding, Outcome};
+pub use explain::{Explanation, Finding, Hop, NumberedPolicy, Outcome, Surroundings, Way};
 pub use interfaces::{Interface, KeptInterface};
 pub use prefetch::MAX_PREFETCH_PACKETS;
 pub use sa_index::SaIndex;

@@ -72,7 +72,7 @@ pub(super) struct ExplainArguments {
     #[arg(long)]
     source_port: Option<u16>,
     #[command(flatten)]
-    pub(super) socket: Socket,
+    pub(super) asking: Asking,
 }
 
 type Outcome = Result<(), Failure>;
@@ -116,8 +116,9 @@ pub(super) fn explain(explain: ExplainArguments) -> Outcome {
         source_port: explain.source_port,
         destination_port: explain.port,
     });
-    match ask(explain.socket.control, &request)? {
-        Answer::Text(text) => print(&text),
+    match ask(explain.asking.socket.control, &request)? {
+        Answer::Explained(explained) if explain.asking.json => print_json(&*explained),
+        Answer::Explained(explained) => print(&explained.text()),
         _ => Err(strange()),
     }
 }

@@ -3,7 +3,7 @@
 use super::message::{Answer, Request};
 use crate::plane::{Plane, Recorder};
 use crate::report::explain;
-use ipsec::database::Snapshot;
+use ipsec::database::{Snapshot, Surroundings};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
@@ -23,7 +23,10 @@ pub fn lines(line: &[u8]) {
     let again = serde_json::from_slice(&said).expect("what was said is understood");
     assert!(*self::said(&again) == *said);
     match request {
-        Request::Explain(question) => assert!(!explain(databases(), &question).is_empty()),
+        Request::Explain(question) => {
+            let explained = explain(databases(), &question, &Surroundings::default());
+            assert!(!explained.text().is_empty());
+        }
         Request::Setkey(text) => drop(compile(&text.text, Forwarding::WithIn, &mut NoNames)),
         _ => {}
     }

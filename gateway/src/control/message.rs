@@ -2,7 +2,7 @@
 
 use crate::events::Event;
 use crate::handover::PassedDescriptors;
-use crate::status::{Drops, Status};
+use crate::status::{Drops, Explained, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::IpAddr;
 use zeroize::Zeroizing;
@@ -126,6 +126,8 @@ pub(crate) enum Answer {
     /// Why packets were dropped.
     Drops(Drops),
     /// What would happen to a packet.
+    Explained(Box<Explained>),
+    /// Words for people.
     Text(String),
     /// Something happened.
     Event(Event),

@@ -1,9 +1,10 @@
 //! Rules, routes, links and addresses by netlink, with blocking requests; no `ip` program is needed.
 //!
 //! This file has the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back
-//! routing rules and routes, `links` handles devices, `next_hops` finds next hops for packet sockets, `traffic_control`
-//! handles filters on devices, `xfrm` policies of the kernel's own IPsec.
+//! routing rules and routes, `links` handles devices, `first_hop` finds the way to an address, `next_hops` the same for
+//! packet sockets, `traffic_control` handles filters on devices, `xfrm` policies of the kernel's own IPsec.
 
+mod first_hop;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_body;
 mod links;

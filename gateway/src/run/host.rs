@@ -2,6 +2,7 @@
 
 mod engine;
 mod planning;
+mod surroundings;
 mod watch;
 
 use super::devices::Devices;

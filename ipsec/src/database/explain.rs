@@ -1,17 +1,36 @@
 //! What would happen to a packet, and why: the same look-ups that packets go through, with the reason for each step.
+//!
+//! ```text
+//!   packet ──► policies of it and its answer ──► which way? ──► leaving: outbound policy, associations
+//!                                                   ▲      └──► arriving: what is expected of the peer
+//!                              Surroundings ────────┘           and what contradicts this host (`mistakes`)
+//! ```
 
+mod finding;
+mod mistakes;
+mod surroundings;
+
+pub use finding::{Finding, NumberedPolicy};
+pub use surroundings::{Hop, Surroundings, Way};
+
+use super::resolve::{satisfies, serves};
 use super::{Decision, SaIndex, Snapshot};
 use crate::Dropped;
 use crate::packet::Outline;
-use crate::policy::{Action, Direction, Policy};
-use std::sync::Arc;
+use crate::policy::{Action, Direction, Level, Policy, Template};
+use crate::sa::{Protocol, Sa};
+use mistakes::{Matched, mistakes, outer_ends};
+use std::net::IpAddr;
 
-/// What would happen to an outbound packet.
+/// What would happen to a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
+    /// Which way it goes, as far as the addresses tell.
+    pub way: Way,
     /// The policy that decides, with its number.
-    pub policy: Option<(u32, Arc<Policy>)>,
-    /// The associations it would go through, innermost first.
+    pub policy: Option<NumberedPolicy>,
+    /// The associations it would go through, innermost first; of an arriving packet those it is expected to have come
+    /// through.
     pub path: Vec<SaIndex>,
     /// Over how many associations the flows of the policy are spread, of which `path` names this one's; 0 where they
     /// are not.
@@ -29,59 +48,65 @@ pub enum Outcome {
     Protected,
     /// It is sent unencrypted, by normal routing.
     InClear,
+    /// It is accepted if it arrives protected, and only then.
+    AcceptedProtected,
+    /// It is accepted whether it arrives protected or not.
+    AcceptedEitherWay,
+    /// It is accepted if it arrives unencrypted, and only then.
+    AcceptedInClear,
+    /// It is not forwarded to where it would leave: a `fwd` policy does not let it come in unencrypted.
+    NotForwarded,
     /// It is dropped.
     Dropped(Dropped),
 }
 
-/// Something that looks wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Finding {
-    /// An `in` policy has exactly this traffic, and no `out` policy does: the directions are swapped.
-    DirectionsSwapped {
-        /// Number of the `in` policy.
-        inbound: u32,
-    },
-    /// The policy requires an association and none has those addresses, protocol, mode and reqid.
-    NoAssociation,
-    /// Answers would arrive without a policy that lets them in.
-    NoWayBack,
-    /// Another association fits as well and carries nothing; it has other algorithms or another encapsulation.
-    Shadowed {
-        /// That one.
-        idle: SaIndex,
-    },
-    /// A tunnel's endpoint lies in the protected network itself, so the tunnel would have to carry itself.
-    TunnelInsideItself,
-}
+impl Snapshot {
+    /// The addresses whose first hops decide which way `packet` goes: its own, and the ends of its policies' tunnels.
+    pub fn addresses_around(&self, packet: &Outline) -> Vec<IpAddr> {
+        let ends = self.matched(packet);
+        let mut all: Vec<_> = ends.all_ends().collect();
+        all.extend([packet.source, packet.destination]);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
 
-impl Finding {
-    /// The finding in one sentence, with what to do.
-    pub fn advice(self) -> String {
-        match self {
-            Self::DirectionsSwapped { inbound } => format!(
-                "no `out` policy matches this traffic, but `in` policy {inbound} does: the two directions are swapped, \
-                 or this is the other gateway's file"
-            ),
-            Self::NoAssociation => "the policy requires protection and no association fits it; compare addresses, mode and \
-                                    reqid (`-u`, `unique:N`) in `setkey -D` and `setkey -DP`"
-                .to_owned(),
-            Self::NoWayBack => "no `in` policy matches the answers to this traffic, so they would be dropped; add the \
-                                mirror image of the `out` policy"
-                .to_owned(),
-            Self::Shadowed { .. } => "another association fits this policy too, with other algorithms or another encapsulation; \
-                                   the youngest carries everything: delete the wrong one, or distinguish them \
-                                   by `-u N` and `unique:N`"
-                .to_owned(),
-            Self::TunnelInsideItself => "the tunnel's far end lies inside the protected network; outer packets are kept \
-                                         out by their mark, but a narrower selector would be clearer"
-                .to_owned(),
+    /// What would happen to `packet` on this host, and what looks wrong about it.
+    pub fn explain(&self, packet: &Outline, host: &Surroundings) -> Explanation {
+        let matched = self.matched(packet);
+        let way = host.way(packet, &matched.far_ends(host));
+        let mut explanation = match (way, &matched.out, &matched.inbound) {
+            (Way::Arriving, _, Some(inbound)) | (Way::Unknown, None, Some(inbound)) => {
+                self.explain_arriving(packet, way, inbound)
+            }
+            _ => self.explain_leaving(packet, &matched, way, host),
+        };
+        let wrong = mistakes(&matched, packet, way, host);
+        explanation.findings.splice(0..0, wrong);
+        explanation
+    }
+
+    fn matched(&self, packet: &Outline) -> Matched {
+        let inbound = |packet: &Outline| {
+            let here = self.matching(Direction::In, packet);
+            here.or_else(|| self.matching(Direction::Fwd, packet))
+        };
+        let answer = answer_to(packet);
+        Matched {
+            out: self.matching(Direction::Out, packet),
+            inbound: inbound(packet),
+            answer_out: self.matching(Direction::Out, &answer),
+            answer_in: inbound(&answer),
         }
     }
-}
 
-impl Snapshot {
-    /// What would happen to `packet` on its way out, and what looks wrong about it.
-    pub fn explain(&self, packet: &Outline) -> Explanation {
+    fn explain_leaving(
+        &self,
+        packet: &Outline,
+        matched: &Matched,
+        way: Way,
+        host: &Surroundings,
+    ) -> Explanation {
         let decision = self.outbound(packet);
         let (outcome, path) = match decision {
             Decision::Bypass => (Outcome::InClear, &[][..]),
@@ -89,72 +114,151 @@ impl Snapshot {
             Decision::Protect(path) => (Outcome::Protected, path),
             Decision::Acquire { .. } => (Outcome::Dropped(Dropped::Acquire), &[][..]),
         };
-        let policy = self.matching(Direction::Out, packet);
-        let findings = self.findings(
-            packet,
-            decision,
-            policy.as_ref().map(|(_, policy)| &**policy),
-        );
+        let is_refused = way == Way::Leaving && self.is_refused_on_the_way(packet, outcome, host);
+        let outcome = match outcome {
+            _ if is_refused => Outcome::NotForwarded,
+            Outcome::Protected if self.has_foreign_start(matched, path, host) => {
+                Outcome::Dropped(Dropped::SendFailed)
+            }
+            outcome => outcome,
+        };
         Explanation {
-            policy,
+            way,
+            policy: matched.out.clone(),
             path: path.to_vec(),
             spread: self.alternatives(packet),
+            outcome,
+            findings: self.about_leaving(matched, decision, way),
+        }
+    }
+
+    /// What `policy` expects of a packet from the peer.
+    fn explain_arriving(&self, packet: &Outline, way: Way, policy: &NumberedPolicy) -> Explanation {
+        let (outcome, templates) = match &policy.1.action {
+            Action::Discard => (Outcome::Dropped(Dropped::PolicyDiscard), &[][..]),
+            Action::Bypass | Action::Entrust => (Outcome::AcceptedInClear, &[][..]),
+            Action::Protect(all) if is_optional(all) => (Outcome::AcceptedEitherWay, &all[..]),
+            Action::Protect(all) => (Outcome::AcceptedProtected, &all[..]),
+        };
+        let through = |template| self.expected_of(packet, &policy.1, template);
+        let path: Vec<_> = templates.iter().filter_map(through).collect();
+        let mut findings = Vec::new();
+        if path.len() < templates.len() && outcome == Outcome::AcceptedProtected {
+            findings.push(Finding::NoAssociation);
+        }
+        if way == Way::Unknown {
+            let policy = policy.clone();
+            findings.push(Finding::OnlyInbound { policy });
+        }
+        Explanation {
+            way,
+            policy: Some(policy.clone()),
+            path,
+            spread: 0,
             outcome,
             findings,
         }
     }
 
-    fn findings(
+    /// The youngest association that satisfies a template for a packet from the peer.
+    fn expected_of(
         &self,
         packet: &Outline,
-        decision: Decision<'_>,
-        policy: Option<&Policy>,
-    ) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        let inbound = self
-            .matching(Direction::In, packet)
-            .or_else(|| self.matching(Direction::Fwd, packet));
-        if let (None, Some((inbound, _))) = (policy, &inbound) {
-            findings.push(Finding::DirectionsSwapped { inbound: *inbound });
+        policy: &Policy,
+        template: &Template,
+    ) -> Option<SaIndex> {
+        let fits = |sa: &Sa| match &policy.device {
+            Some(device) => {
+                sa.config.interface.as_ref() == Some(device) && serves(&sa.config, policy)
+            }
+            None => satisfies(sa, template),
+        };
+        let hosts = (packet.source, packet.destination);
+        let is_between = |sa: &Sa| {
+            let has_ends = template.endpoints.is_some() || policy.device.is_some();
+            has_ends || (sa.config.source, sa.config.id.destination) == hosts
+        };
+        let numbered = (0..).zip(&self.sas);
+        let fitting = numbered.filter(|(_, sa)| sa.is_alive() && fits(sa) && is_between(sa));
+        fitting.last().map(|(place, _)| SaIndex(place))
+    }
+
+    /// Whether the outermost packet would be from an address of another host, so that the kernel refuses it. AH leaves
+    /// with a header of its own making, from whatever address.
+    fn has_foreign_start(&self, matched: &Matched, path: &[SaIndex], host: &Surroundings) -> bool {
+        let outermost = path.last().map(|index| self.sa(*index).config.id.protocol);
+        let ends = matched
+            .out
+            .as_ref()
+            .and_then(|(_, policy)| outer_ends(policy));
+        let is_foreign = ends.is_some_and(|(start, _)| host.has_outer(start) == Some(false));
+        is_foreign && outermost == Some(Protocol::Esp)
+    }
+
+    /// Whether the kernel does not forward a packet from this side, because a `fwd` policy has it.
+    fn is_refused_on_the_way(
+        &self,
+        packet: &Outline,
+        outcome: Outcome,
+        host: &Surroundings,
+    ) -> bool {
+        let passes_the_kernel = match outcome {
+            Outcome::Protected => host.kernel_forwards,
+            Outcome::InClear | Outcome::Dropped(Dropped::NoPolicy) => true,
+            _ => false,
+        };
+        if host.own.contains(&packet.source) || !passes_the_kernel {
+            return false;
         }
+        let forwarding = self.matching(Direction::Fwd, packet);
+        forwarding.is_some_and(|(_, policy)| match &policy.action {
+            Action::Discard => true,
+            Action::Protect(templates) => !is_optional(templates),
+            Action::Bypass | Action::Entrust => false,
+        })
+    }
+
+    fn about_leaving(&self, matched: &Matched, decision: Decision<'_>, way: Way) -> Vec<Finding> {
+        let mut findings = Vec::new();
         if matches!(decision, Decision::Acquire { .. }) {
             findings.push(Finding::NoAssociation);
         }
-        let Some(Policy {
-            action: Action::Protect(templates),
-            selector,
-            ..
-        }) = policy
-        else {
+        let Some((_, out)) = &matched.out else {
             return findings;
         };
-        let answer = answer_to(packet);
-        if self
-            .matching(Direction::In, &answer)
-            .or_else(|| self.matching(Direction::Fwd, &answer))
-            .is_none()
-        {
+        let Action::Protect(templates) = &out.action else {
+            return findings;
+        };
+        if way != Way::Arriving && matched.answer_in.is_none() {
             findings.push(Finding::NoWayBack);
         }
         if let Decision::Protect(path) = decision {
-            let shadowed = self.shadowed().into_iter();
-            let of_path = shadowed.filter(|shadowed| path.contains(&shadowed.carrier));
-            findings.extend(of_path.map(|shadowed| Finding::Shadowed {
-                idle: shadowed.idle,
-            }));
+            findings.extend(self.shadowed_by(path));
         }
-        let far_ends = templates
-            .iter()
-            .filter_map(|template| template.endpoints)
-            .map(|(_, far)| far);
-        if far_ends
-            .into_iter()
-            .any(|far| selector.destination.contains(far))
-        {
+        if leads_into_itself(out, templates) {
             findings.push(Finding::TunnelInsideItself);
         }
         findings
     }
+
+    fn shadowed_by(&self, path: &[SaIndex]) -> impl Iterator<Item = Finding> {
+        let shadowed = self.shadowed().into_iter();
+        let of_path = shadowed.filter(|shadowed| path.contains(&shadowed.carrier));
+        of_path.map(|shadowed| Finding::Shadowed {
+            idle: shadowed.idle,
+        })
+    }
+}
+
+fn leads_into_itself(policy: &Policy, templates: &[Template]) -> bool {
+    let ends = templates.iter().filter_map(|template| template.endpoints);
+    ends.into_iter()
+        .any(|(_, far)| policy.selector.destination.contains(far))
+}
+
+fn is_optional(templates: &[Template]) -> bool {
+    let mut templates = templates.iter();
+    templates.all(|template| template.level == Level::Use)
 }
 
 /// The packet that answers `packet`.
@@ -173,3 +277,6 @@ fn answer_to(packet: &Outline) -> Outline {
         ..*packet
     }
 }
+
+#[cfg(test)]
+mod tests;

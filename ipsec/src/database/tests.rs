@@ -679,41 +679,11 @@ fn sixty_thousand_policies_are_asked_by_their_shapes() {
 }
 
 #[test]
-fn explain_finds_that_a_listing_has_its_directions_swapped() {
-    // The other router's file: loaded on the client's router, it protects nothing.
-    let ends = (address("159.10.10.2"), address("159.10.10.1"));
-    let esp = |endpoints| Template {
-        protocol: Protocol::Esp,
-        mode: Mode::Tunnel,
-        endpoints: Some(endpoints),
-        level: Level::Require,
-    };
-    let (server, client) = ("192.168.10.100/32", "10.37.100.40/32");
-    let out = policy(server, client, Upper::Any, Action::Protect(vec![esp(ends)]));
-    let inbound = Policy {
-        direction: Direction::In,
-        ..policy(
-            client,
-            server,
-            Upper::Any,
-            Action::Protect(vec![esp((ends.1, ends.0))]),
-        )
-    };
-    let database = database(&[add_policy(out), add_policy(inbound)]);
-    let leaving = packet("10.37.100.40", "192.168.10.100", 6, Some((1, 2)));
-    let explanation = database.snapshot().explain(&leaving);
-    assert_eq!(explanation.outcome, Outcome::Dropped(Dropped::NoPolicy));
-    assert_eq!(
-        explanation.findings,
-        [Finding::DirectionsSwapped { inbound: 2 }]
-    );
-    assert!(explanation.findings[0].advice().contains("swapped"));
-}
-
-#[test]
 fn explain_names_the_policy_the_association_and_what_is_missing() {
     let mut database = database(&[add_policy(site_to_site(Level::Require))]);
-    let explanation = database.snapshot().explain(&site_packet());
+    let explanation = database
+        .snapshot()
+        .explain(&site_packet(), &Surroundings::default());
     assert_eq!(explanation.outcome, Outcome::Dropped(Dropped::Acquire));
     assert_eq!(
         explanation.findings,
@@ -724,7 +694,9 @@ fn explain_names_the_policy_the_association_and_what_is_missing() {
         ..policy("10.2.0.0/16", "10.1.0.0/16", Upper::Any, Action::Bypass)
     };
     apply(&mut database, &[add(tunnel(0x1001)), add_policy(back)]).unwrap();
-    let explanation = database.snapshot().explain(&site_packet());
+    let explanation = database
+        .snapshot()
+        .explain(&site_packet(), &Surroundings::default());
     assert_eq!(
         (explanation.outcome, explanation.path.len()),
         (Outcome::Protected, 1)

@@ -7,14 +7,17 @@ use crate::plane::Plane;
 use crate::privileges;
 use crate::report;
 use crate::routes::firewall;
-use crate::status::{Drops, InterfaceStatus, PathStatus, SaStatus, Status};
+use crate::status::{Drops, Explained, InterfaceStatus, PathStatus, SaStatus, Status};
 use dataplane::Totals;
 use ipsec::command::{Answer, Command, PolicyReport, SaReport};
 use std::collections::HashMap;
 
 impl Gateway {
-    pub(super) fn explain(&self, question: &Explain) -> String {
-        report::explain(&self.snapshot(), question)
+    pub(super) fn explain(&mut self, question: &Explain) -> Explained {
+        let snapshot = self.snapshot();
+        let around = snapshot.addresses_around(&report::packet_of(question));
+        let host = self.plane.kernel().surroundings(&around);
+        report::explain(&snapshot, question, &host)
     }
 
     pub(super) fn status(&mut self) -> Status {

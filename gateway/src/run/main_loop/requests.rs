@@ -25,7 +25,7 @@ impl Gateway {
                 return self.wait_for_peer(id, AwaitedOutcome::Rekey { name, ike });
             }
             Request::Drops => Answer::Drops(self.drops()),
-            Request::Explain(question) => Answer::Text(self.explain(&question)),
+            Request::Explain(question) => Answer::Explained(Box::new(self.explain(&question))),
             Request::Events => {
                 self.server.listen(id);
                 return Next::Wait;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Dropped;
-use crate::database::{Allowed, Database, Decision, Snapshot};
+use crate::database::{Allowed, Database, Decision, Snapshot, Surroundings};
 use crate::setkey::{Forwarding, NoNames, compile};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -292,7 +292,7 @@ fn what_arrives_may_come_through_any_of_them() {
 fn explain_prints_how_many_share_and_names_the_one() {
     let snapshot = four().snapshot();
     for number in 0..20 {
-        let explanation = snapshot.explain(&flow(number));
+        let explanation = snapshot.explain(&flow(number), &Surroundings::default());
         assert_eq!(explanation.spread, 4);
         let [only] = explanation.path[..] else {
             panic!("{explanation:?}");
@@ -301,7 +301,7 @@ fn explain_prints_how_many_share_and_names_the_one() {
         assert_eq!(named, chosen(&snapshot, &flow(number)));
     }
     let alone = database(&(associations([1001]) + &policy(1, "require"))).snapshot();
-    assert_eq!(alone.explain(&flow(1)).spread, 0);
+    assert_eq!(alone.explain(&flow(1), &Surroundings::default()).spread, 0);
 }
 
 #[test]

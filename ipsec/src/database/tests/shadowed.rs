@@ -60,7 +60,9 @@ fn explain_names_the_association_that_carries_nothing() {
     let text = one("esp-udp", 0x1001, "") + &one("esp", 0x1003, "") + POLICY;
     told(&mut database, &text).unwrap();
     let snapshot = database.snapshot();
-    let findings = snapshot.explain(&site_packet()).findings;
+    let findings = snapshot
+        .explain(&site_packet(), &Surroundings::default())
+        .findings;
     let idle = snapshot.find(&id(0x1001, GATEWAYS.1)).unwrap();
     assert!(
         findings.contains(&Finding::Shadowed { idle }),
