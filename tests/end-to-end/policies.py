@@ -186,15 +186,91 @@ def events_tell_what_happens():
         events.wait("sa-deleted", spi="0x00001001")
 
 
-def the_swapped_listing_is_found():
-    """The file of the other gateway."""
+def listing(name, out, back=None, start=None):
+    """A file of the second study: ends and directions right for the router, `out` with these two addresses."""
+    near, far = ("192.0.2.1", "192.0.2.2") if name == "left" else ("192.0.2.2", "192.0.2.1")
+    near, back = start or near, back or out[::-1]
+    keys = {"left": (1, 2), "right": (2, 1)}[name]
+    return (f"add {near} {far} esp {0x650 + 0x100 * keys[0]:#x} -m tunnel -r 1024 {AES_GCM.format(keys[0])};\n"
+            f"add {far} {near} esp {0x650 + 0x100 * keys[1]:#x} -m tunnel -r 1024 {AES_GCM.format(keys[1])};\n"
+            f"spdadd {out[0]} {out[1]} any -P out ipsec esp/tunnel/{near}-{far}/require;\n"
+            f"spdadd {back[0]} {back[1]} any -P in ipsec esp/tunnel/{far}-{near}/require;\n")
+
+
+TO_SERVER = (CLIENT[4], SERVER[4])
+TO_CLIENT = TO_SERVER[::-1]
+ROUTERS = {"left": TO_SERVER, "right": TO_CLIENT}
+
+
+def found(gateway, question):
+    """The answer of `explain` as JSON, and the names of what it finds wrong."""
+    answer = json.loads(explained(gateway, *question, "--json"))
+    return answer, [finding["finding"] for finding in answer["findings"]]
+
+
+def the_printed_listing_is_found_on_both_routers():
+    """The selectors of the two policies exchanged, as the second study printed them; then the file that it meant."""
     with Sites("po") as sites:
-        text = (associations().replace("esp-udp", "esp")
-                + f"spdadd {SERVER[4]} {CLIENT[4]} any -P out ipsec esp/tunnel/{BACK}/require;\n"
-                + f"spdadd {CLIENT[4]} {SERVER[4]} any -P in ipsec esp/tunnel/{ENDS}/require;\n")
-        left = sites.start("left", text)
-        told = explained(left, CLIENT[4], SERVER[4])
-        expect("swapped" in told, f"explain does not find it: {told}")
+        gateways = {name: sites.start(name, listing(name, leaving[::-1])) for name, leaving in ROUTERS.items()}
+        expect(sites.ping() == 0, "the printed files carry a ping")
+        answer, _ = found(gateways["left"], TO_SERVER)
+        expect(answer["reason"] == "not-forwarded", f"what becomes of the ping is not said: {answer}")
+        clear = json.loads(gateways["left"].ask("drops", "--json"))["clear"]
+        expect(sum(clear.values()) >= 3, f"the ping is not counted where explain says: {clear}")
+        for name, gateway in gateways.items():
+            right = listing(name, ROUTERS[name]).splitlines()[2:]
+            for question in (TO_SERVER, TO_CLIENT):
+                answer, names = found(gateway, question)
+                expect(names == ["selectors-exchanged"], f"{name}: {names}")
+                written = [correction["write"] for correction in answer["findings"][0]["corrections"]]
+                expect(written == right, f"{name}: to be written is {written}, not {right}")
+                told = explained(gateway, *question)
+                expect("`out` policy 1 and `in` policy 2" in told and right[0] in told, f"{name}: {told}")
+            gateway.setkey_text("spdflush;" + "".join(written))
+        expect(sites.ping() == 3, "no ping with what explain said to write")
+
+
+def a_correct_file_is_left_alone_whichever_way_is_asked():
+    with Sites("po") as sites:
+        gateways = {name: sites.start(name, listing(name, leaving)) for name, leaving in ROUTERS.items()}
+        expect(sites.ping() == 3, "no ping")
+        for name, gateway in gateways.items():
+            leaves, names = found(gateway, ROUTERS[name])
+            expect((leaves["outcome"], leaves["way"], names) == ("protected", "leaving", []), f"{name}: {leaves}")
+            arrives, names = found(gateway, ROUTERS[name][::-1])
+            expect((arrives["outcome"], arrives["way"]) == ("accepted-protected", "arriving"), f"{name}: {arrives}")
+            expect(names == [], f"{name}: a correct file is found wrong: {arrives}")
+            spis = {answer["associations"][0]["spi"] for answer in (leaves, arrives)}
+            expect(len(spis) == 2, f"{name}: both ways by {spis}")
+
+
+def the_other_gateways_file_is_found():
+    with Sites("po") as sites:
+        left = sites.start("left", listing("right", ROUTERS["right"]))
+        for question in (TO_SERVER, TO_CLIENT):
+            answer, names = found(left, question)
+            expect(names == ["directions-exchanged"], f"{answer}")
+
+
+def a_tunnel_that_starts_elsewhere_is_found():
+    for protocol in ("esp", "esp-udp"):
+        with Sites("po") as sites:
+            text = listing("left", TO_SERVER, start="192.0.2.9").replace(" esp 0x", f" {protocol} 0x")
+            left = sites.start("left", text)
+            wire = sites.listen(sites.wire, "left")
+            told = explained(left, *TO_SERVER)
+            expect("192.0.2.9 is not an address of this host" in told, f"explain does not say so: {told}")
+            expect("sent protected" not in told, f"it is said to leave: {told}")
+            answer, _ = found(left, TO_SERVER)
+            expect((answer["outcome"], answer["reason"]) == ("dropped", "send-failed"), f"{answer}")
+            expect(sites.ping() == 0, "a ping came back")
+            expect(on_the_wire(wire) == (0, 0), "something left")
+            # The numbers of an association that starts elsewhere are not reserved beforehand.
+            lost = left.drops("send-failed"), left.drops("state-not-kept")
+            expect(lost[0] >= 1 and sum(lost) >= 3, f"counted otherwise than explained: {left.ask('drops')}")
+            left.host.sh("ip address add 192.0.2.9/32 dev wan")
+            answer, names = found(left, TO_SERVER)
+            expect((answer["outcome"], names) == ("protected", []), f"with the address: {answer}")
 
 
 def flows_are_spread():
@@ -236,5 +312,9 @@ CASES = {
     "unique takes the association of its number": unique_takes_its_own_association,
     "spread takes four associations, each flow keeps one, and one that goes moves its own flows alone": flows_are_spread,
     "events tell what was acquired, added, updated and deleted": events_tell_what_happens,
-    "explain finds that a listing has its directions swapped": the_swapped_listing_is_found,
+    "explain finds the exchanged selectors of a listing on both routers, and says what to write":
+        the_printed_listing_is_found_on_both_routers,
+    "explain leaves a correct file alone, whichever way is asked": a_correct_file_is_left_alone_whichever_way_is_asked,
+    "explain finds the other gateway's file": the_other_gateways_file_is_found,
+    "explain finds a tunnel that starts at an address of another host": a_tunnel_that_starts_elsewhere_is_found,
 }
