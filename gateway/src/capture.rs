@@ -7,6 +7,7 @@
 //!                                              └─ not named by an association, policy or device: passed by
 //! ```
 
+mod any_path;
 mod engine;
 pub(crate) mod file;
 #[cfg(any(test, fuzzing))]
@@ -48,7 +49,8 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
-    /// Decrypt the ESP packets of a capture with the associations of a setkey file
+    /// Decrypt the ESP and AH packets of a capture with the associations of a setkey file, and check its policies if it
+    /// has any
     #[command(
         after_help = "Example:\n  esplanade capture open --sa tunnel.setkey wire.pcap inside.pcap"
     )]
@@ -68,7 +70,7 @@ enum Command {
 
 #[derive(Args)]
 struct Files {
-    /// Associations and policies, in setkey syntax
+    /// Associations and policies, in setkey syntax; without any policy `open` accepts what the associations open
     #[arg(long, value_name = "FILE")]
     sa: PathBuf,
     /// Make IVs reproducible: equal seeds give equal packets. Never send such packets
@@ -110,6 +112,10 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
 fn engine(operation: Operation, files: &Files, routed: Option<&Routed>) -> Result<Engine, Failure> {
     let mut database = database(files)?;
     refuse_rates(operation, &database)?;
+    if operation == Operation::Open && any_path::has_no_policies(&database.snapshot()) {
+        let accepted = database.apply(&any_path::policies(), 0, &mut || 0);
+        accepted.map_err(|refused| Failure::new(refused.reason))?;
+    }
     let device = match routed {
         Some(routed) => routed.device(&mut database)?,
         None => 0,

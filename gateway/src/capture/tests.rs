@@ -192,6 +192,39 @@ fn ah_and_bundles_open_to_the_same_bytes_and_nothing_changed_does() {
     }
 }
 
+/// The associations of a file alone.
+fn without_policies(text: &str) -> String {
+    let statements = text.split_inclusive(';');
+    let associations = statements.filter(|statement| !statement.contains("spdadd"));
+    associations.collect()
+}
+
+#[test]
+fn associations_without_policies_open_what_they_protect_in_every_layer() {
+    for text in layered().into_iter().chain([tunnel()]) {
+        let packets = [numbered(64), numbered(900)];
+        let (_, sealed) = go(&capture(&packets), &text, Operation::Seal);
+        let (report, opened) = go(&capture(&sealed), &without_policies(&text), Operation::Open);
+        assert!(report.unwrap().is_complete(), "{text}");
+        assert_eq!(opened, packets, "{text}");
+    }
+}
+
+#[test]
+fn with_one_policy_a_capture_is_judged_as_by_the_gateway() {
+    let (_, sealed) = go(&capture(&[inner(64)]), &tunnel(), Operation::Seal);
+    let associations = without_policies(&tunnel());
+    for policy in [
+        "spdadd 10.9.0.0/24 10.2.0.0/24 any -P in none;",
+        "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out none;",
+    ] {
+        let text = format!("{associations} {policy}");
+        let (report, opened) = go(&capture(&sealed), &text, Operation::Open);
+        assert!(!report.unwrap().is_complete(), "{policy}");
+        assert_eq!(opened, Vec::<Vec<u8>>::new(), "{policy}");
+    }
+}
+
 #[test]
 fn transport_mode_behind_a_nat_opens_with_checksums_made_anew() {
     let text = format!(
