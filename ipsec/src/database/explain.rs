@@ -146,7 +146,7 @@ impl Snapshot {
         if path.len() < templates.len() && outcome == Outcome::AcceptedProtected {
             findings.push(Finding::NoAssociation);
         }
-        if way == Way::Unknown {
+        if way == Way::Unknown && !policy.1.is_negotiated {
             let policy = policy.clone();
             findings.push(Finding::OnlyInbound { policy });
         }

@@ -29,13 +29,10 @@ enum Ends {
 }
 
 impl Matched {
-    /// The ends of these policies' tunnels that are to be at peers.
+    /// The ends of these policies' tunnels that are not at this host.
     pub(super) fn far_ends(&self, host: &Surroundings) -> Vec<IpAddr> {
-        let ends = self.all().filter_map(|(_, policy)| outer_ends(policy));
-        let ends = ends.flat_map(|(near, far)| [near, far]);
-        let mut far: Vec<_> = ends
-            .filter(|end| host.has_outer(*end) == Some(false))
-            .collect();
+        let is_far = |end: &IpAddr| host.has_outer(*end) == Some(false);
+        let mut far: Vec<_> = self.all_ends().filter(is_far).collect();
         far.sort_unstable();
         far.dedup();
         far
@@ -43,8 +40,10 @@ impl Matched {
 
     /// The ends of these policies' tunnels.
     pub(super) fn all_ends(&self) -> impl Iterator<Item = IpAddr> {
-        let ends = self.all().filter_map(|(_, policy)| outer_ends(policy));
-        ends.flat_map(|(near, far)| [near, far])
+        let ends = self
+            .all()
+            .filter_map(|(_, policy)| outermost_tunnel(policy));
+        ends.flat_map(|(from, to)| [from, to])
     }
 
     fn all(&self) -> impl Iterator<Item = &NumberedPolicy> {
@@ -163,14 +162,18 @@ fn is_written(policy: &Policy) -> bool {
     !policy.is_negotiated && matches!(policy.action, Action::Protect(_))
 }
 
-/// The ends of the outermost tunnel. While a peer of IKE is down its policies have none.
+/// The ends that a policy demands of the outermost tunnel. A policy with a device leaves them to its associations.
 pub(super) fn outer_ends(policy: &Policy) -> Option<(IpAddr, IpAddr)> {
+    outermost_tunnel(policy).filter(|_| policy.device.is_none())
+}
+
+/// The ends of the outermost tunnel. While a peer of IKE is down its policies have none.
+fn outermost_tunnel(policy: &Policy) -> Option<(IpAddr, IpAddr)> {
     let Action::Protect(templates) = &policy.action else {
         return None;
     };
     let mut tunnels = templates.iter().rev();
     let outermost = tunnels.find(|template| template.mode == Mode::Tunnel)?;
     let (from, to) = outermost.endpoints?;
-    let are_known = !from.is_unspecified() && !to.is_unspecified() && policy.device.is_none();
-    are_known.then_some((from, to))
+    (!from.is_unspecified() && !to.is_unspecified()).then_some((from, to))
 }

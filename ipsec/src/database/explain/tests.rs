@@ -329,3 +329,34 @@ fn a_forwarded_packet_that_fwd_wants_protected_does_not_reach_its_tunnel() {
     let [to_server, _] = both_ways(&text, &host);
     assert_eq!(to_server.outcome, Outcome::Protected);
 }
+
+/// A policy of a file, as a peer of IKE would have negotiated it.
+fn negotiated(text: &str) -> Arc<Snapshot> {
+    let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
+    let of_peer = |command: crate::command::Command| match command {
+        crate::command::Command::AddPolicy(policy) => {
+            let is_negotiated = true;
+            let policy = Policy {
+                is_negotiated,
+                ..(*policy).clone()
+            };
+            crate::command::Command::AddPolicy(Arc::new(policy))
+        }
+        other => other,
+    };
+    let commands: Vec<_> = lowered.commands.into_iter().map(of_peer).collect();
+    let mut database = Database::default();
+    database.apply(&commands, 1000, &mut || 7).unwrap();
+    database.snapshot()
+}
+
+#[test]
+fn policies_that_were_negotiated_are_in_no_file_that_could_be_corrected() {
+    let snapshot = negotiated(PRINTED_CLIENT);
+    for host in [at_client(), Surroundings::default()] {
+        for (source, destination) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
+            let explanation = snapshot.explain(&packet(source, destination), &host);
+            assert_eq!(explanation.findings, []);
+        }
+    }
+}
