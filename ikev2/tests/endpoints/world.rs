@@ -74,6 +74,8 @@ pub struct World {
     pub held: Vec<Packet>,
     /// Every stage and state that was seen.
     pub seen: HashSet<String>,
+    /// How often a key exchange has started again: its children are named apart from those before.
+    restarts: u64,
 }
 
 /// What both hosts have configured, but for who is who.
@@ -163,6 +165,7 @@ impl World {
             is_holding: false,
             held: Vec::new(),
             seen: HashSet::new(),
+            restarts: 0,
         };
         for host in 0..2 {
             let connection = Arc::new(connection(setup, host));
@@ -193,8 +196,9 @@ impl World {
             };
             of != host
         });
+        self.restarts += 1;
         let settings = Settings {
-            first_child: 1 << 32,
+            first_child: self.restarts << 32,
             ..Settings::default()
         };
         let mut secrets = Secrets::new();

@@ -8,8 +8,10 @@
 //!          │                                            by it or after some time; 5 s later the old pair goes
 //!          └── none within 10 s                         it goes, and its networks are closed
 //! ```
+//!
+//! A peer may lose the new IKE SA too, and again: what was left before stays as it is, and goes at the same time.
 
-use super::settle;
+use super::{MAX_CHILD_PAIRS, settle};
 use crate::{
     child_sa::{DRAIN_TIMEOUT, Stage},
     connection::{ChildMode, Traffic},
@@ -37,18 +39,24 @@ pub(crate) fn leave(sa: &mut IkeSa, cx: &Context<'_>) -> Vec<ChildState> {
     let is_installed = |pair: &mut ChildState| !pair.is_removed && pair.stage != Stage::Installing;
     let mut left: Vec<_> = sa.children.extract_if(.., is_installed).collect();
     for pair in &mut left {
-        pair.is_left = pair.stage == Stage::Current;
-        let timeout = if pair.is_left {
-            SUCCESSOR_TIMEOUT
-        } else {
-            DRAIN_TIMEOUT
-        };
-        pair.stage = Stage::Draining;
-        pair.drained_at = Some(cx.now.saturating_add(timeout));
         pair.answered = None;
         (pair.own_successor, pair.peers_successor) = (None, None);
+        if pair.stage != Stage::Draining {
+            begin_to_drain(pair, cx.now);
+        }
     }
     left
+}
+
+fn begin_to_drain(pair: &mut ChildState, now: Duration) {
+    pair.is_left = pair.stage == Stage::Current;
+    let timeout = if pair.is_left {
+        SUCCESSOR_TIMEOUT
+    } else {
+        DRAIN_TIMEOUT
+    };
+    pair.stage = Stage::Draining;
+    pair.drained_at = Some(now.saturating_add(timeout));
 }
 
 /// The new IKE SA goes on with them.
@@ -56,6 +64,26 @@ pub(crate) fn take(sa: &mut IkeSa, cx: &mut Context<'_>, left: Vec<ChildState>) 
     for pair in left {
         cx.shared.owners.insert(pair.id, sa.own_spi());
         sa.children.push(pair);
+    }
+    remove_surplus(sa, cx);
+}
+
+/// A peer that starts again all the time adds pairs faster than they drain. Those that still carry traffic go last, and
+/// of the others the oldest first.
+fn remove_surplus(sa: &mut IkeSa, cx: &mut Context<'_>) {
+    let surplus = sa.children.len().saturating_sub(MAX_CHILD_PAIRS);
+    let draining = sa.children.iter();
+    let draining = draining.filter(|pair| pair.stage == Stage::Draining);
+    let mut oldest: Vec<_> = draining
+        .map(|pair| (pair.is_left, pair.since, pair.id))
+        .collect();
+    oldest.sort_unstable();
+    for (is_left, _, id) in oldest.into_iter().take(surplus) {
+        let (reason, why) = match is_left {
+            true => (RemoveReason::Deleted, "the peer has lost too many"),
+            false => (RemoveReason::Replaced, ""),
+        };
+        sa.remove_child(cx, id, reason, why);
     }
 }
 
