@@ -35,6 +35,8 @@ pub(super) struct Slot {
     /// The version that the file of recent numbers has.
     recent: u64,
     /// Up to which number the disk reserves, for the present name.
+    ///
+    /// INVARIANT: never beyond what the record reserves, which the disk may have in its place at any time.
     reserved: u64,
     /// Whether an existing association uses this record.
     in_use: bool,
@@ -97,7 +99,7 @@ impl Records {
     pub(super) fn change(&mut self, place: RecordIndex, change: impl FnOnce(&mut SaRecord)) {
         let slot = &mut self.slots[place];
         change(&mut slot.record);
-        slot.version += 1;
+        slot.has_changed();
     }
 
     /// Adds a record for an association without one.
@@ -157,6 +159,7 @@ impl Records {
     /// The disk has lost all of them.
     pub(super) fn are_lost(&mut self) {
         for slot in &mut self.slots {
+            slot.reserved = 0;
             if slot.record.generation > 0 {
                 slot.version += 1;
             }
@@ -183,7 +186,7 @@ impl Records {
             slot.record.generation = planned.record.generation;
             (slot.second, slot.durable) = (planned.second, planned.version);
             if slot.record.name == planned.record.name {
-                slot.reserved = planned.record.reserved;
+                slot.reserved = planned.record.reserved.min(slot.record.reserved);
             }
         }
     }
@@ -221,7 +224,7 @@ impl Records {
             slot.record.reserved = recent.reserved.max(before.reserved);
             slot.record.edge = recent.edge.max(before.edge);
         }
-        slot.version += 1;
+        slot.has_changed();
     }
 }
 
@@ -261,6 +264,12 @@ impl Slot {
             second,
             ..Self::new(record)
         }
+    }
+
+    /// The disk lacks the record as it is now. One that was closed exactly reserves less than before.
+    fn has_changed(&mut self) {
+        self.reserved = self.reserved.min(self.record.reserved);
+        self.version += 1;
     }
 
     /// The record with the generation of its next write.

@@ -651,6 +651,31 @@ fn other_keys_wait_for_a_record_of_their_own_where_the_disk_refuses_one() {
     seen.send(&gateway, 1, 10);
 }
 
+/// The exact end of a deleted association reaches a failing disk later, and must not meet numbers beyond it in use.
+#[test]
+fn numbers_that_a_deleted_association_has_given_back_are_not_used_by_the_next_one() {
+    let (disk, mut seen) = (Machine::new(), Seen::default());
+    let mut gateway = Gateway::start(&disk).unwrap();
+    let add_and_send = |gateway: &mut Gateway, seen: &mut Seen| {
+        gateway.apply(&text(2, 1), false);
+        // It is thought to only receive: its first packet asks for numbers.
+        seen.send(gateway, 2, 1);
+        gateway.round().unwrap();
+        seen.send(gateway, 2, 10);
+    };
+    add_and_send(&mut gateway, &mut seen);
+    disk.set_fails(true);
+    gateway.apply("flush;", false);
+    assert!(gateway.round().is_err());
+    gateway.apply(&text(2, 1), false);
+    disk.set_fails(false);
+    gateway.committer.commit().unwrap();
+    seen.send(&gateway, 2, 500_000);
+    drop(gateway);
+    disk.lose_power(0);
+    add_and_send(&mut Gateway::start(&disk).unwrap(), &mut seen);
+}
+
 #[test]
 fn blocks_grow_smaller_near_the_end_and_end_with_it() {
     let last = u64::from(u32::MAX);

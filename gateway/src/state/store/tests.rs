@@ -157,6 +157,7 @@ fn a_file_that_was_cut_is_written_again() {
     for number in 0..40 {
         records.add(name(number), at(5));
     }
+    records.change(0, |record| record.reserved = 6);
     store.commit(&mut records).unwrap();
     bytes.bytes.lock().unwrap().truncate(10);
     assert!(Store::open(bytes.clone()).is_err(), "the control failed");
@@ -164,11 +165,26 @@ fn a_file_that_was_cut_is_written_again() {
     assert!(store.is_cut().unwrap());
     store.mend().unwrap();
     records.are_lost();
+    assert_eq!(records.reserved_on_disk(0), 0);
     store.commit(&mut records).unwrap();
+    assert_eq!(records.reserved_on_disk(0), 7);
     let (cleaned, again) = open(&bytes);
     assert_eq!(cleaned.header().salt, [1; SALT_LEN]);
     assert!((0..40).all(|number| again.find(&name(number)).is_some()));
     assert_eq!(again.record(0).reserved, 7);
+}
+
+#[test]
+fn a_write_that_ends_late_reserves_no_more_than_the_record_does_by_then() {
+    let (mut store, mut records) = open(&Bytes::new());
+    let place = records.add(name(0), at(5));
+    store.commit(&mut records).unwrap();
+    records.change(place, |record| record.reserved = 100);
+    let plan = records.plan(1);
+    records.change(place, |record| record.reserved = 10);
+    store.write(&plan).unwrap();
+    records.is_durable(&plan);
+    assert_eq!(records.reserved_on_disk(place), 10);
 }
 
 #[test]
