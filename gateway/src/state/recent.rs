@@ -54,8 +54,9 @@ impl Recent {
         Ok(())
     }
 
-    /// Writes what has changed.
+    /// Writes what has changed. The next start would find nothing of a file that another program has removed.
     pub(super) fn write(&mut self, records: &mut Records) -> io::Result<()> {
+        self.0.len()?;
         let changed = records.take_recent();
         let mut outcome = Ok(());
         for run in changed.chunk_by(|(a, _), (b, _)| a + 1 == *b) {

@@ -21,8 +21,19 @@ impl Place {
         fresh_keys: bool,
         noted: Option<BootRecord>,
     ) -> (Result<Numbers, Failure>, String) {
-        let said = Arc::new(Mutex::new(String::new()));
-        let seen = Arc::clone(&said);
+        let said = Arc::default();
+        let opened = self.open_saying(fresh_keys, noted, &said);
+        let said = said.lock().unwrap().clone();
+        (opened, said)
+    }
+
+    fn open_saying(
+        &self,
+        fresh_keys: bool,
+        noted: Option<BootRecord>,
+        said: &Arc<Mutex<String>>,
+    ) -> Result<Numbers, Failure> {
+        let seen = Arc::clone(said);
         let warn: Warn = Arc::new(move |text: &str| *seen.lock().unwrap() += text);
         let folder = self.0.join("state");
         let beside = Folder::make(&self.0.join("run/control.sock")).unwrap();
@@ -35,9 +46,7 @@ impl Place {
             beside: &beside,
             noted,
         };
-        let opened = open(&wanted, &warn);
-        let said = said.lock().unwrap().clone();
-        (opened, said)
+        open(&wanted, &warn)
     }
 }
 
@@ -128,4 +137,21 @@ fn a_damaged_file_is_refused_until_keys_are_fresh() {
     let why = place.open(false, None).0.err().unwrap().to_string();
     assert!(why.contains("damaged"), "{why}");
     assert!(place.open(true, None).0.is_ok());
+}
+
+#[test]
+fn a_file_of_recent_numbers_that_another_program_removes_is_reported_once() {
+    let (place, said) = (Place::new("removed"), Arc::default());
+    let Ok(Numbers::Kept(keeping)) = place.open_saying(false, None, &said) else {
+        panic!("no state");
+    };
+    keeping.shared.write_recent();
+    assert_eq!(*said.lock().unwrap(), "");
+    fs::remove_file(place.0.join("run/control.sock.recent")).unwrap();
+    for _ in 0..3 {
+        keeping.shared.write_recent();
+    }
+    let said = said.lock().unwrap();
+    let reports = said.matches("another program has removed the file").count();
+    assert_eq!(reports, 1, "{said}");
 }
