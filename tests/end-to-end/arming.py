@@ -127,7 +127,7 @@ def the_networks_of_peers_are_closed_until_a_gateway_has_keys_for_them():
         nothing_in_clear_passes(sites, "armed")
         expect(sites.left.attempt("ip neigh flush all; ping -q -c 2 -W 1 192.0.2.2")[0] == 0, "the link itself is cut")
         kept = sites.left.sh(f"cat {boot.folder}/state/armed-*")
-        expect("spdadd" in kept and PSK not in kept, f"what is kept holds no policy, or the key:\n{kept}")
+        expect("spdupdate" in kept and PSK not in kept, f"what is kept holds no policy, or the key:\n{kept}")
         boot.write("[peer.site]\nnonsense = 1\n")
         status, output = boot.arm(("--config",))
         expect(status != 0 and "armed last" in output and "nonsense" in output, f"exit status {status}:\n{output}")

@@ -188,7 +188,8 @@ def a_name_that_is_taken():
         try:
             left.ask("reload")
         except GatewayError as error:
-            expect("lan exists already" in str(error) and "nothing was changed" in str(error), f"what it says: {error}")
+            words = str(error)
+            expect("lan exists already" in words and "peers were not changed" in words, f"what it says: {words}")
         else:
             expect(False, "the device of the host was taken over")
         after = sites.left.sh("ip rule; ip route show table 4500; ip -brief link | sed 's/@.*//'")
