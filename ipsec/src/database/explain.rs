@@ -13,6 +13,7 @@ mod surroundings;
 pub use finding::{Finding, NumberedPolicy};
 pub use surroundings::{Hop, Surroundings, Way};
 
+use super::choices::is_for;
 use super::resolve::{satisfies, serves};
 use super::{Decision, SaIndex, Snapshot};
 use crate::Dropped;
@@ -169,7 +170,11 @@ impl Snapshot {
     ) -> Option<SaIndex> {
         let fits = |sa: &Sa| match &policy.device {
             Some(device) => {
-                sa.config.interface.as_ref() == Some(device) && serves(&sa.config, policy)
+                let config = &sa.config;
+                // The one of the other direction has the same number, and selectors the other way round.
+                config.interface.as_ref() == Some(device)
+                    && serves(config, policy)
+                    && is_for(config, packet)
             }
             None => satisfies(sa, template),
         };

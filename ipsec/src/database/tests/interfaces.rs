@@ -212,7 +212,8 @@ fn policies_that_lead_into_a_device_are_satisfied_by_its_associations_alone() {
         closed.inbound(&reply, &by_other),
         Err(Dropped::PolicyMismatch)
     );
-    apply(&mut database, &negotiated(1, "ike-a", "10.2.0.0/16", 1)).unwrap();
+    let [leaves, arrives] = negotiated(1, "ike-a", "10.2.0.0/16", 1);
+    apply(&mut database, &[arrives, leaves]).unwrap();
     let open = database.snapshot();
     for number in [0, numbers[0], numbers[1]] {
         assert_eq!(sent_by(&open, number, &site_packet()), Ok(1));
@@ -220,4 +221,6 @@ fn policies_that_lead_into_a_device_are_satisfied_by_its_associations_alone() {
     let by_its_own = [open.find(&id(2, GATEWAYS.0)).unwrap()];
     assert_eq!(open.inbound(&reply, &by_its_own), Ok(Allowed::Both));
     assert_eq!(open.interface_of(by_its_own[0]), numbers[0]);
+    let explained = open.explain(&reply, &Surroundings::default());
+    assert_eq!(explained.path, by_its_own);
 }
