@@ -121,15 +121,20 @@ fn no_frame_is_lost_when_the_peer_starts_again_before_it_has_the_new_pair() {
 
 #[test]
 fn a_peer_that_starts_again_all_the_time_leaves_no_more_pairs_than_an_ike_sa_may_have() {
-    const MOST: usize = 1024;
+    const MAX_OLD_PAIRS: usize = 1024;
     let setup = Setup::default();
     let mut world = World::up(&setup);
     world.path = Path {
         delay: (Duration::ZERO, Duration::ZERO),
         ..Path::GOOD
     };
-    let most = restart_often(&mut world, &setup, MOST + 20, Duration::from_millis(2));
-    assert_eq!(most, MOST + 1, "those that drain, and the new one");
+    let most = restart_often(
+        &mut world,
+        &setup,
+        MAX_OLD_PAIRS + 20,
+        Duration::from_millis(2),
+    );
+    assert_eq!(most, MAX_OLD_PAIRS + 1, "those that drain, and the new one");
     world.assert_agreement(1);
     assert_eq!(pairs(&world, 1).len(), 1);
 }

@@ -31,7 +31,7 @@ pub enum Finding {
         /// The policy.
         policy: NumberedPolicy,
         /// The end that is this host's address.
-        ours: IpAddr,
+        local: IpAddr,
     },
     /// The end of the tunnel that is to be here is not an address of this host.
     NotOfThisHost {
@@ -83,7 +83,7 @@ impl Finding {
                  in the other gateway's file; load this gateway's own file, or correct the policies",
                 named(policies)
             ),
-            Self::EndsExchanged { policy, ours } => ends_exchanged(policy, *ours),
+            Self::EndsExchanged { policy, local } => ends_exchanged(policy, *local),
             Self::NotOfThisHost { policy, address } => not_of_this_host(policy, *address),
             Self::OnlyInbound { policy } => format!(
                 "only {} selects this traffic, so it is expected from the peer; if it is to leave here, source and \
@@ -148,13 +148,13 @@ fn selectors_exchanged(policies: &[NumberedPolicy], leaving: (IpAddr, IpAddr)) -
     )
 }
 
-fn ends_exchanged(policy: &NumberedPolicy, ours: IpAddr) -> String {
+fn ends_exchanged(policy: &NumberedPolicy, local: IpAddr) -> String {
     let (is, must) = match policy.1.direction {
         Direction::Out => ("ends", "start"),
         Direction::In | Direction::Fwd => ("starts", "end"),
     };
     format!(
-        "the ends of the tunnel of {} are exchanged: it {is} at {ours}, an address of this host, where it must {must}",
+        "the ends of the tunnel of {} are exchanged: it {is} at {local}, an address of this host, where it must {must}",
         name(policy)
     )
 }

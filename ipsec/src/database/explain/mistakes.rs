@@ -130,9 +130,9 @@ fn wrong_ends(
     let has_other_way = of_other_way.iter().any(|(id, _)| *id == policy.0);
     let numbered = policy.clone();
     match ends(&policy.1, host) {
-        Ends::Exchanged(ours) if !has_other_way && is_written(&policy.1) => {
+        Ends::Exchanged(local) if !has_other_way && is_written(&policy.1) => {
             let policy = numbered;
-            Some(Finding::EndsExchanged { policy, ours })
+            Some(Finding::EndsExchanged { policy, local })
         }
         Ends::Foreign(address) => {
             let policy = numbered;
@@ -146,13 +146,13 @@ fn ends(policy: &Policy, host: &Surroundings) -> Ends {
     let Some((from, to)) = outer_ends(policy) else {
         return Ends::Right;
     };
-    let (ours, theirs) = match policy.direction {
+    let (local, remote) = match policy.direction {
         Direction::Out => (from, to),
         Direction::In | Direction::Fwd => (to, from),
     };
-    match (host.has_outer(ours), host.has_outer(theirs)) {
-        (Some(false), Some(true)) => Ends::Exchanged(theirs),
-        (Some(false), _) => Ends::Foreign(ours),
+    match (host.has_outer(local), host.has_outer(remote)) {
+        (Some(false), Some(true)) => Ends::Exchanged(remote),
+        (Some(false), _) => Ends::Foreign(local),
         (Some(true) | None, _) => Ends::Right,
     }
 }

@@ -52,7 +52,9 @@ enum Side {
 impl Surroundings {
     /// Whether tunnels can start and end here at `address`; `None` if that is not known.
     pub(super) fn has_outer(&self, address: IpAddr) -> Option<bool> {
-        self.outer.as_ref().map(|ours| ours.contains(&address))
+        self.outer
+            .as_ref()
+            .map(|addresses| addresses.contains(&address))
     }
 
     /// Which way a packet goes whose tunnels lead to one of `far_ends`.

@@ -49,14 +49,14 @@ fn hop(device: u32, router: Option<&str>) -> Hop {
 }
 
 /// A router with `near` on its own network, and `far` behind the other router.
-fn router(ours: &str, theirs: &str, near: &str, far: &str) -> Surroundings {
+fn router(local: &str, remote: &str, near: &str, far: &str) -> Surroundings {
     Surroundings {
-        outer: Some([address(ours)].into()),
-        own: [address(ours)].into(),
+        outer: Some([address(local)].into()),
+        own: [address(local)].into(),
         hops: [
             (address(near), hop(1, None)),
-            (address(theirs), hop(2, None)),
-            (address(far), hop(2, Some(theirs))),
+            (address(remote), hop(2, None)),
+            (address(far), hop(2, Some(remote))),
         ]
         .into(),
         kernel_forwards: true,
