@@ -35,6 +35,7 @@ pub(crate) use network::network;
 pub(crate) use summary::summary;
 
 use crate::failure::Failure;
+use crate::file_path::folder_of;
 use crate::key_access::{doubt, read_whole};
 use crate::privileges::User;
 use crate::setkey_cli::SystemNames;
@@ -95,7 +96,7 @@ fn load_for(
     let folders = RefCell::default();
     let around = Surroundings {
         files: Files {
-            folder: files::folder_of(path),
+            folder: folder_of(path),
             user: &user,
             folders: &folders,
             is_reload,

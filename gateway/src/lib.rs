@@ -20,6 +20,7 @@ pub(crate) mod config;
 pub mod control;
 pub(crate) mod events;
 pub(crate) mod failure;
+pub(crate) mod file_path;
 pub(crate) mod handover;
 pub(crate) mod ike;
 pub(crate) mod init;

@@ -2,6 +2,7 @@
 
 use super::findings::Findings;
 use super::table::Text;
+use crate::file_path::folder_of;
 use crate::key_access::{doubt, read_whole};
 use crate::privileges::User;
 use ipsec::setkey::Problem;
@@ -96,18 +97,9 @@ impl Files<'_> {
     }
 }
 
-/// The folder of a path: that of a bare name is the current one.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
-    }
-}
-
 /// A running gateway has given up access to all but the folders that it needs.
 fn out_of_reach(text: Text<'_>, path: &Path, error: &io::Error) -> Problem {
-    let folder = path.parent().unwrap_or(Path::new("/")).display();
+    let folder = folder_of(path).display();
     let problem = Problem::new(text.at, format!("cannot read {}: {error}", path.display()));
     problem.advise(format!(
         "a running gateway reads the folders of the files that it was started with, and those of `files` in [gateway]: \
@@ -122,17 +114,4 @@ fn cannot_read(text: Text<'_>, path: &Path, error: &io::Error) -> Problem {
         io::ErrorKind::PermissionDenied => "run it as root, or give this user access",
         _ => "check the file",
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_folder_of_a_bare_name_is_the_current_one() {
-        let folder = |path| folder_of(Path::new(path));
-        assert_eq!(folder("office.toml"), Path::new("."));
-        assert_eq!(folder("a/office.toml"), Path::new("a"));
-        assert_eq!(folder("/office.toml"), Path::new("/"));
-    }
 }

@@ -16,6 +16,7 @@ mod error;
 mod made;
 mod owner;
 
+use crate::file_path::folder_of;
 use crate::privileges::{AllowedFiles, User};
 pub(crate) use error::BadFolder;
 use error::not_ours;
@@ -68,7 +69,7 @@ impl Folder {
         option: &'static str,
         new_owner: Option<&User>,
     ) -> Result<Self, BadFolder> {
-        let made = make_missing(&parent(name))?;
+        let made = make_missing(folder_of(name))?;
         let opened = Self::open_for(name, option, new_owner);
         match opened {
             Ok(folder) => Ok(Self { made, ..folder }),
@@ -89,7 +90,7 @@ impl Folder {
         option: &'static str,
         new_owner: Option<&User>,
     ) -> Result<Self, BadFolder> {
-        let place = parent(socket);
+        let place = folder_of(socket).to_owned();
         let name = socket.file_name();
         let name = name.ok_or_else(|| BadFolder::NoName(socket.to_owned()))?;
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -124,10 +125,7 @@ impl Folder {
             let flags = OFlags::RDWR | OFlags::CREATE;
             let file = self.open_file("lock", flags, Mode::RUSR | Mode::WUSR)?;
             let held = fstat(&file).map_err(|error| self.io("lock", error))?;
-            // A file that others can open is one that others can lock.
-            if held.st_mode & 0o077 != 0 {
-                return Err(not_ours(&held, &place, self.option));
-            }
+            self.refuse_if_open_to_others(&file, &place)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Err(BadFolder::Locked(place)),
@@ -234,17 +232,37 @@ impl Folder {
         Ok(places)
     }
 
-    /// Opens a name of one component inside the folder, following no link; by `openat2` where the kernel has it (5.6).
+    /// A file of this name to which secrets are added: for its owner alone.
+    pub(crate) fn append_secrets_to(&self, name: &str) -> Result<File, BadFolder> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let file = self.open_named(OsStr::new(name), flags, Mode::RUSR | Mode::WUSR)?;
+        self.refuse_if_open_to_others(&file, &self.socket.with_file_name(name))?;
+        Ok(file)
+    }
+
+    /// A file that others can open is one that they can read, or lock.
+    fn refuse_if_open_to_others(&self, file: &File, place: &Path) -> Result<(), BadFolder> {
+        let found = fstat(file).map_err(|error| BadFolder::Io(place.to_owned(), error.into()))?;
+        match found.st_mode & 0o077 {
+            0 => Ok(()),
+            _ => Err(not_ours(&found, place, self.option)),
+        }
+    }
+
     fn open_file(&self, kind: &str, flags: OFlags, mode: Mode) -> Result<File, BadFolder> {
+        self.open_named(&self.file(kind), flags, mode)
+    }
+
+    /// Opens a name of one component inside the folder, following no link; by `openat2` where the kernel has it (5.6).
+    fn open_named(&self, name: &OsStr, flags: OFlags, mode: Mode) -> Result<File, BadFolder> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let name = self.file(kind);
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let opened = match openat2(&self.descriptor, &name, flags, mode, beneath) {
+        let opened = match openat2(&self.descriptor, name, flags, mode, beneath) {
             // A container's system call filter answers unknown calls with `PERM`.
-            Err(Errno::NOSYS | Errno::PERM) => openat(&self.descriptor, &name, flags, mode),
+            Err(Errno::NOSYS | Errno::PERM) => openat(&self.descriptor, name, flags, mode),
             opened => opened,
         };
-        let place = self.place(kind);
+        let place = self.socket.with_file_name(name);
         let file = opened.map_err(|error| match error {
             Errno::NOENT => BadFolder::Absent(place.clone()),
             Errno::LOOP => BadFolder::NoFile(place.clone(), self.option),
@@ -271,13 +289,6 @@ impl Folder {
 
     fn io(&self, kind: &str, error: Errno) -> BadFolder {
         BadFolder::Io(self.place(kind), error.into())
-    }
-}
-
-fn parent(socket: &Path) -> PathBuf {
-    match socket.parent() {
-        Some(folder) if folder != OsStr::new("") => folder.to_owned(),
-        _ => PathBuf::from("."),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::control::SetkeyText;
 use crate::failure::Failure;
+use crate::file_path::folder_of;
 use crate::key_access::{doubt, read_whole};
 use crate::privileges::{AllowedFiles, User};
 use dataplane::io::Warn;
@@ -28,17 +29,13 @@ pub(super) struct KeyFile {
 impl KeyFile {
     /// The file of this path, which need not exist, for a gateway of this user.
     pub(super) fn new(path: &Path, user: &User) -> Result<Self, Failure> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
         let name = path.file_name().map(ToOwned::to_owned);
         let name = name.ok_or_else(|| {
             let path = path.display();
             Failure::new(format!("cannot read {path}: not a regular file"))
         })?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = open(folder, flags, Mode::empty());
+        let folder = open(folder_of(path), flags, Mode::empty());
         Ok(Self {
             folder: folder.map_err(|error| cannot(path, error))?,
             path: path.to_owned(),

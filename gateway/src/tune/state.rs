@@ -3,11 +3,12 @@
 //! The first old value wins, however often a setting is changed. All values that were ever written are kept, so that a
 //! value set by another program is recognised even if a run was killed between the file and the setting.
 
+use crate::file_path::folder_of;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The default path of the state file.
 pub(super) const DEFAULT_STATE_FILE: &str = "/var/lib/esplanade/tune.json";
@@ -71,7 +72,7 @@ impl State {
         file.sync_all()?;
         fs::rename(&draft, path)?;
         // The folder is synced too, so that the file's name survives a power failure.
-        folder(path).and_then(File::open)?.sync_all()
+        File::open(folder_of(path))?.sync_all()
     }
 
     /// Notes that `value` is about to be written.
@@ -103,17 +104,12 @@ impl State {
     }
 }
 
-fn folder(path: &Path) -> io::Result<PathBuf> {
-    let folder = path.parent().filter(|parent| *parent != Path::new(""));
-    Ok(folder.map_or_else(|| PathBuf::from("."), Path::to_owned))
-}
-
 /// Makes the folder if needed, and takes a lock that is held until the returned file is dropped.
 pub(super) fn lock(path: &Path) -> io::Result<File> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(folder(path)?)?;
+        .create(folder_of(path))?;
     let lock = File::options()
         .write(true)
         .create(true)

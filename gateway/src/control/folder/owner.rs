@@ -4,8 +4,9 @@
 //! What root has made in this start, or an earlier version has left, is given to the gateway's user. Each file is
 //! opened first and checked by its descriptor, so that no link leads to a file elsewhere.
 
+use super::Folder;
 use super::error::{BadFolder, WRITABLE_BY_OTHERS, not_ours};
-use super::{Folder, parent};
+use crate::file_path::folder_of;
 use crate::privileges::User;
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fchown, fstat, openat,
@@ -26,12 +27,12 @@ impl Folder {
     /// Gives the folder and the files of this socket in it to a user. Other files are not given away, so there must be
     /// none. The lock must be held.
     pub(crate) fn hand_over(&self, user: &User) -> Result<(), BadFolder> {
-        let io = |error| BadFolder::Io(parent(&self.socket), Errno::into(error));
+        let io = |error| BadFolder::Io(folder_of(&self.socket).to_owned(), Errno::into(error));
         let found = fstat(&self.descriptor).map_err(io)?;
         if found.st_uid != user.uid() {
             if let Some(other) = self.other_thing().map_err(io)? {
                 return Err(BadFolder::Shared {
-                    place: parent(&self.socket),
+                    place: folder_of(&self.socket).to_owned(),
                     other,
                     user: user.clone(),
                     option: self.option,

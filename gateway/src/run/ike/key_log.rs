@@ -3,20 +3,20 @@
 
 mod table;
 
+use crate::control::Folder;
 use crate::failure::Failure;
 use crate::memory;
-use crate::privileges::User;
 use ikev2::endpoint::{ChildSa, LoggedKeys};
-use rustix::fs::{Mode, OFlags, fstat, mkdir, open, openat};
-use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Wireshark's names of the files.
 const IKE_TABLE: &str = "ikev2_decryption_table";
 const ESP_TABLE: &str = "esp_sa";
+
+/// The option that selects the folder.
+const OPTION: &str = "--key-log";
 
 /// Both tables, open.
 pub(crate) struct KeyLog {
@@ -28,11 +28,13 @@ pub(crate) struct KeyLog {
 impl KeyLog {
     /// Opens both in a folder, which is made if it is not there. What other users could read or replace is refused.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let folder = open_folder(path)?;
+        let folder = Folder::make_for(&path.join(IKE_TABLE), OPTION, None);
+        let folder = folder.map_err(Failure::new)?;
+        let table = |name| folder.append_secrets_to(name).map_err(Failure::new);
         Ok(Self {
             folder: path.to_owned(),
-            ike: open_table(&folder, path, IKE_TABLE)?,
-            esp: open_table(&folder, path, ESP_TABLE)?,
+            ike: table(IKE_TABLE)?,
+            esp: table(ESP_TABLE)?,
         })
     }
 
@@ -50,70 +52,6 @@ impl KeyLog {
     pub(crate) fn add_child(&mut self, child: &ChildSa) -> io::Result<()> {
         memory::with_keys(|| self.esp.write_all(table::esp_lines(child).as_bytes()))
     }
-}
-
-fn open_folder(path: &Path) -> Result<OwnedFd, Failure> {
-    let shown = path.display();
-    match mkdir(path, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => {
-            return Err(Failure::new(format!(
-                "--key-log: cannot make the folder {shown}: {error}"
-            )));
-        }
-    }
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = open(path, flags, Mode::empty()).map_err(|error| {
-        Failure::new(format!(
-            "--key-log: cannot open the folder {shown}: {error}"
-        ))
-    })?;
-    refuse_if_others_can(&folder, 0o022, path, "write to it", "chmod go-w")?;
-    Ok(folder)
-}
-
-fn open_table(folder: &OwnedFd, path: &Path, name: &str) -> Result<File, Failure> {
-    let path = path.join(name);
-    let flags =
-        OFlags::APPEND | OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = openat(
-        folder,
-        name,
-        flags | OFlags::NONBLOCK,
-        Mode::RUSR | Mode::WUSR,
-    );
-    let file = file.map_err(|error| {
-        Failure::new(format!(
-            "--key-log: cannot open {}: {error}",
-            path.display()
-        ))
-    })?;
-    refuse_if_others_can(&file, 0o077, &path, "read or write it", "chmod 600")?;
-    Ok(File::from(file))
-}
-
-/// Keys go only where the owner alone, whom the gateway trusts, can reach them.
-fn refuse_if_others_can(
-    file: impl AsFd,
-    rights: u32,
-    path: &Path,
-    what: &str,
-    command: &str,
-) -> Result<(), Failure> {
-    let path = path.display();
-    let found = fstat(file).map_err(|error| Failure::new(format!("--key-log: {path}: {error}")))?;
-    if !User::is_trusted(found.st_uid) {
-        let owner = found.st_uid;
-        return Err(Failure::new(format!(
-            "--key-log: {path} belongs to user {owner}: choose a folder of your own"
-        )));
-    }
-    if found.st_mode & rights != 0 {
-        return Err(Failure::new(format!(
-            "--key-log: others may {what}: `{command} {path}`, or choose another folder"
-        )));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -176,10 +114,10 @@ mod tests {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
         };
         set(&folder.join(ESP_TABLE), 0o640);
-        assert!(refusal(&folder).contains("others may read or write it: `chmod 600"));
+        assert!(refusal(&folder).contains("chmod go-rwx "));
         set(&folder.join(ESP_TABLE), 0o600);
         set(&folder, 0o777);
-        assert!(refusal(&folder).contains("others may write to it: `chmod go-w"));
+        assert!(refusal(&folder).contains("chmod go-w "));
         set(&folder, 0o700);
         fs::remove_file(folder.join(IKE_TABLE)).unwrap();
         symlink("/dev/null", folder.join(IKE_TABLE)).unwrap();
