@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 
+from charon_commands import CharonCommands
 from network.timeout import slowed
 from vici import Refused, Session
 
@@ -78,7 +79,7 @@ secrets {{
 """
 
 
-class Charon:
+class Charon(CharonCommands):
     kind = "charon"
     # Its policies are no barrier: without associations it lets traffic pass in clear.
     fails_closed = False
@@ -171,28 +172,6 @@ class Charon:
         except Refused as refused:
             return str(refused)
         return None
-
-    def rekey(self, what):
-        with self.session() as session:
-            session.ask("rekey", **{what: "net"})
-
-    def terminate(self):
-        with self.session() as session:
-            session.ask("terminate", ike="net", timeout=5000)
-
-    def associations(self):
-        """Its IKE SAs that are established, each with its child SAs that are installed."""
-        with self.session() as session:
-            events = session.stream("list-sas", "list-sa", ike="net")
-        found = []
-        for ike in (event[name] for event in events for name in event if isinstance(event[name], dict)):
-            if ike["state"] == "ESTABLISHED":
-                children = ike.get("child-sas", {}).values()
-                found.append({**ike, "children": [child for child in children if child["state"] == "INSTALLED"]})
-        return found
-
-    def children(self):
-        return [child for ike in self.associations() for child in ike["children"]]
 
     def is_up(self):
         return bool(self.children())

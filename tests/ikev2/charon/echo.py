@@ -31,28 +31,7 @@ class Echo:
 
     def run(self, count, interval, patience):
         """How many come back."""
-        came, sent, due = set(), 0, time.monotonic()
-        last = due
-        while len(came) < count and (sent < count or time.monotonic() - last < patience):
-            now = time.monotonic()
-            if sent < count and now >= due:
-                self.send(sent)
-                sent, due, last = sent + 1, due + interval, now
-            self.sender.settimeout(max(0.0005, due - now) if sent < count else 0.05)
-            try:
-                data, _ = self.sender.recvfrom(4096)
-                came.add(data[:4])
-                last = time.monotonic()
-            except OSError:
-                continue
-        return len(came)
-
-    def send(self, number):
-        try:
-            self.sender.sendto(number.to_bytes(4, "big") + self.payload, (self.target_address, PORT))
-        except OSError:
-            # A barrier refuses it at once: it does not come back.
-            pass
+        return came_back(self.sender, (self.target_address, PORT), self.payload, count, interval, patience)
 
     def close(self):
         self.open = False
@@ -67,3 +46,25 @@ def opened(host, address, port):
     made.bind((address, port))
     made.settimeout(0.1)
     return made
+
+
+def came_back(sender, target, payload, count, interval, patience):
+    """Sends a datagram each `interval` seconds; how many different ones come back before `patience` seconds without."""
+    came, sent, due = set(), 0, time.monotonic()
+    last = due
+    while len(came) < count and (sent < count or time.monotonic() - last < patience):
+        now = time.monotonic()
+        if sent < count and now >= due:
+            try:
+                sender.sendto(sent.to_bytes(4, "big") + payload, target)
+            except OSError:
+                # A barrier refuses it at once: it does not come back.
+                pass
+            sent, due, last = sent + 1, due + interval, now
+        sender.settimeout(max(0.0005, due - now) if sent < count else 0.05)
+        try:
+            came.add(sender.recvfrom(4096)[0][:4])
+            last = time.monotonic()
+        except OSError:
+            continue
+    return len(came)

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 
+from echo import came_back
 from ends import OUTER, PROGRAMS, InGuest, OnHost
 from guest import KINDS
 from network.expect import expect
@@ -18,6 +19,7 @@ AH = 51
 ECHO_PORT = 7777
 MARK = b"esplanade canary"
 COUNT, SIZE, INTERVAL = 8, 1200, 0.02
+PAYLOAD = MARK * (SIZE // len(MARK))
 # Seconds of a flow while SAs are exchanged, and without an answer until the rest counts as lost.
 FLOW_SECONDS, ANSWER_TIMEOUT, CONTROL_TIMEOUT = 1.5, 3, 20
 INSIDE = {"left": "10.1.0.2", "right": "10.2.0.1"}
@@ -92,7 +94,7 @@ class Bench:
         made = host.socket(socket.AF_INET6 if ":" in target else socket.AF_INET, socket.SOCK_DGRAM)
         try:
             made.bind((source, 0))
-            return asked(made, (target, ECHO_PORT), count, timeout)
+            return came_back(made, (target, ECHO_PORT), PAYLOAD, count, INTERVAL, timeout)
         finally:
             made.close()
 
@@ -188,28 +190,6 @@ class Flow:
 def carried(before, after):
     """Packets in each direction, by all associations that are still there: replaced ones may have gone meanwhile."""
     return [sum(count - old.get(spi, 0) for spi, count in now.items()) for old, now in zip(before, after)]
-
-
-def asked(made, target, count, timeout):
-    """Sends one datagram in each interval; how many different ones come back."""
-    came, sent, last = set(), 0, time.monotonic()
-    due = last
-    while len(came) < count and (sent < count or time.monotonic() - last < timeout):
-        now = time.monotonic()
-        if sent < count and now >= due:
-            try:
-                made.sendto(sent.to_bytes(4, "big") + MARK * (SIZE // len(MARK)), target)
-            except OSError:
-                # A barrier refuses it at once: it does not come back.
-                pass
-            sent, due, last = sent + 1, now + INTERVAL, now
-        made.settimeout(max(0.0005, due - now) if sent < count else 0.05)
-        try:
-            came.add(made.recv(4096)[:4])
-            last = time.monotonic()
-        except OSError:
-            continue
-    return len(came)
 
 
 def is_ike(packet):

@@ -7,6 +7,7 @@ import shutil
 import socket
 
 from case import SECRET
+from charon_commands import CharonCommands
 from esplanade import Esplanade
 from vici import Refused, Session
 
@@ -70,7 +71,7 @@ class OnHost(Esplanade):
         return [{child["inbound_spi"]: child[way][0] for child in children} for way in ("received", "sent")]
 
 
-class InGuest:
+class InGuest(CharonCommands):
     """charon in the guest's namespace `right`; its control socket is asked from the wire between the two ends."""
 
     def __init__(self, guest, wire_host):
@@ -131,26 +132,6 @@ class InGuest:
         except Refused as refused:
             return f"{refused}\n{self.words()}"
         return None
-
-    def rekey(self, what):
-        with self.session() as session:
-            session.ask("rekey", **{what: "net"})
-
-    def terminate(self):
-        with self.session() as session:
-            session.ask("terminate", ike="net", timeout=5000)
-
-    def associations(self):
-        """Its IKE SAs that are established, each with its child SAs that are installed."""
-        with self.session() as session:
-            events = session.stream("list-sas", "list-sa", ike="net")
-        ikes = [event[name] for event in events for name in event if isinstance(event[name], dict)]
-        return [{**ike, "children": [child for child in ike.get("child-sas", {}).values()
-                                     if child["state"] == "INSTALLED"]}
-                for ike in ikes if ike["state"] == "ESTABLISHED"]
-
-    def children(self):
-        return [child for ike in self.associations() for child in ike["children"]]
 
     def states(self):
         """The kernel's associations."""

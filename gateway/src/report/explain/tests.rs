@@ -1,17 +1,7 @@
 use super::*;
-use crate::plane::{Plane, Recorder};
-use ipsec::setkey::{Forwarding, NoNames, compile};
+use crate::plane::Recorder;
+use crate::report::tests::{TUNNEL, apply};
 use std::sync::Arc;
-
-const TUNNEL: &str = "
-    add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m tunnel -r 64 -E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213;
-    spdadd 10.1.0.0/24 10.2.0.0/24[53] udp -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require;";
-
-fn apply(plane: &mut Recorder, text: &str) -> Arc<Snapshot> {
-    let lowered = compile(text.as_bytes(), Forwarding::WithIn, &mut NoNames).unwrap();
-    plane.apply(&lowered.commands).unwrap();
-    plane.snapshot()
-}
 
 /// What is printed where nothing is known of the host.
 fn said(snapshot: &Snapshot, question: &Explain) -> String {

@@ -27,7 +27,7 @@ fn snapshot(text: &str) -> Arc<Snapshot> {
     database.snapshot()
 }
 
-fn packet(source: &str, destination: &str) -> Outline {
+pub(super) fn packet(source: &str, destination: &str) -> Outline {
     Outline {
         source: address(source),
         destination: address(destination),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::packet::FragmentKind;
+use crate::database::explain::tests::packet;
 
 const FAR_END: &str = "203.0.113.7";
 
@@ -24,20 +24,7 @@ fn host(hops: &[(&str, u32, Option<&str>)]) -> Surroundings {
 }
 
 fn way(host: &Surroundings, source: &str, destination: &str) -> Way {
-    let packet = Outline {
-        source: address(source),
-        destination: address(destination),
-        protocol: 6,
-        header_len: 20,
-        transport_offset: 20,
-        total_len: 40,
-        ports: None,
-        fragment: FragmentKind::Whole,
-        traffic_class: 0,
-        dont_fragment: true,
-        hop_limit: 64,
-    };
-    host.way(&packet, &[address(FAR_END)])
+    host.way(&packet(source, destination), &[address(FAR_END)])
 }
 
 #[test]
