@@ -4,13 +4,14 @@
 # A toolchain that rustup put there a minute ago is not yet on the path of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help demo build check test interop lint fresh fuzz deep dist clean
+.PHONY: help demo build check test interop iptfs lint fresh fuzz deep dist clean
 
 help:
 	@echo 'make demo     build, measure a tunnel between two gateways, show the table (demo-out/)'
 	@echo 'make check    formatting, clippy, unit tests: the quick half'
 	@echo 'make test     every test: cargo, scapy, tshark, two gateways end to end'
 	@echo 'make interop  the Linux kernel in a guest as our peer, with its matrix'
+	@echo 'make iptfs    AGGFRAG against a Linux with IPTFS, built from its source (needs the Internet once)'
 	@echo 'make lint     formatting, clippy, licences, scripts, documentation, words, paths, structure'
 	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
 	@echo 'make dist     the archive of a release, with its software bill of materials (dist-out/)'
@@ -27,6 +28,11 @@ build:
 check test interop lint:
 	@tests/setup $@
 	@exec tests/run $@
+
+iptfs:
+	@tests/setup interop
+	cargo build --locked -p gateway --bins
+	@exec tests/iptfs/run
 
 fresh:
 	@tests/setup fresh
