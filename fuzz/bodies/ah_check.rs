@@ -14,13 +14,14 @@ use ipsec::wire::ip::number;
 use multibuffer::Verdict;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One for each length of the ICV.
-const ALGORITHMS: [&str; 5] = [
+/// One for each length of the ICV, and one with an IV.
+const ALGORITHMS: [&str; 6] = [
     "hmac-sha1",
     "hmac-sha2-256",
     "hmac-sha2-384",
     "hmac-sha2-512",
     "aes-xcbc-mac",
+    "aes-256-gmac",
 ];
 
 /// Room for AH below the largest IP packet.
@@ -79,7 +80,8 @@ fn signed(sa: &Sa, packet: &[u8]) -> Option<Vec<u8>> {
     }
     let outside = UnprotectedHeaders::of(packet).ok()?;
     let (headers, payload) = packet.get(..outline.total_len)?.split_at(outside.len);
-    let stamp = OutboundAh::new(&sa.config, SequenceNumber(1), outside.next);
+    let iv = sa.iv_for(SequenceNumber(1), &mut |bytes| bytes.fill(0));
+    let stamp = OutboundAh::new(&sa.config, SequenceNumber(1), iv, outside.next);
     let front = headers.len() + stamp.header_len();
     let mut signed = headers.to_vec();
     signed.resize(front, 0xff);
@@ -95,8 +97,8 @@ fn signed(sa: &Sa, packet: &[u8]) -> Option<Vec<u8>> {
         &mut covered,
     )
     .ok()?;
-    let icv = &mut signed[outside.len + FIXED_LEN..front];
-    multibuffer::sign(&mut [stamp.job(sa, &covered, payload, icv)]);
+    let data = &mut signed[outside.len + FIXED_LEN..front];
+    multibuffer::sign(&mut [stamp.job(sa, &covered, payload, data)]);
     Some(signed)
 }
 

@@ -15,6 +15,8 @@
 //!   └── mutable fields zero: `clear_mutable` ┘└────────── ICV zero ──────────┘               └── as it is ┘
 //! ```
 //!
+//! AES-GMAC has an IV in front of the ICV, which is covered as it is (RFC 4543 4 and 7).
+//!
 //! The headers before AH must be final, but for what routers change, before the ICV is computed: IPv4's identification
 //! included, which [`identification`] chooses.
 
@@ -26,8 +28,9 @@ use crate::Dropped;
 use crate::sa::{LockedState, Sa, SaConfig, SequenceNumber};
 use crate::wire::ah::{Ah, AhFields, FIXED_LEN};
 use multibuffer::{Iv, SignJob, Verdict, VerifyJob};
+use std::ops::Range;
 
-/// Bytes of the header, ICV and padding included. RFC 4302 2.6: a multiple of 4 over IPv4, of 8 over IPv6, and no
+/// Bytes of the header, IV, ICV and padding included. RFC 4302 2.6: a multiple of 4 over IPv4, of 8 over IPv6, and no
 /// padding beyond that.
 pub fn header_len(config: &SaConfig) -> usize {
     let unit = if config.id.destination.is_ipv6() || config.ah_align8 {
@@ -35,7 +38,13 @@ pub fn header_len(config: &SaConfig) -> usize {
     } else {
         4
     };
-    (FIXED_LEN + config.suite.icv_len()).next_multiple_of(unit)
+    icv_place(config).end.next_multiple_of(unit)
+}
+
+/// Where the ICV lies in the header: behind the IV, where there is one (RFC 4543 4).
+fn icv_place(config: &SaConfig) -> Range<usize> {
+    let start = FIXED_LEN + config.suite.iv_len();
+    start..start + config.suite.icv_len()
 }
 
 /// The identification of an IPv4 packet with AH of this sequence number: never 0, which the kernel would
@@ -48,20 +57,23 @@ pub fn identification(sequence: SequenceNumber) -> u16 {
 #[derive(Clone, Copy, Debug)]
 pub struct OutboundAh {
     fields: AhFields,
+    iv: Iv,
     header_len: usize,
     icv_len: usize,
     high: High,
 }
 
 impl OutboundAh {
-    /// Fixes the header. `sequence` was reserved with [`SaState::reserve`](crate::sa::SaState::reserve).
-    pub fn new(config: &SaConfig, sequence: SequenceNumber, next_header: u8) -> Self {
+    /// Fixes the header. `sequence` was reserved with [`SaState::reserve`](crate::sa::SaState::reserve), and `iv` is
+    /// its [`Sa::iv_for`], empty for most algorithms.
+    pub fn new(config: &SaConfig, sequence: SequenceNumber, iv: Iv, next_header: u8) -> Self {
         Self {
             fields: AhFields {
                 next_header,
                 spi: config.id.spi.get(),
                 sequence: sequence.low(),
             },
+            iv,
             header_len: header_len(config),
             icv_len: config.suite.icv_len(),
             high: High::of(config, sequence),
@@ -75,25 +87,27 @@ impl OutboundAh {
 
     /// Writes the header to `out`, which is exactly [`OutboundAh::header_len`] bytes; its ICV and padding are zero.
     pub fn write(&self, out: &mut [u8]) {
-        let (fixed, icv) = out.split_at_mut(FIXED_LEN);
-        fixed.copy_from_slice(&self.fields.emit(icv.len()));
+        let (fixed, data) = out.split_at_mut(FIXED_LEN);
+        fixed.copy_from_slice(&self.fields.emit(data.len()));
+        let (iv, icv) = data.split_at_mut(self.iv.as_bytes().len());
+        iv.copy_from_slice(self.iv.as_bytes());
         icv.fill(0);
     }
 
-    /// The job that signs a packet whose headers are `covered`; the ICV goes to the start of `icv`, which is what the
+    /// The job that signs a packet whose headers are `covered`; the ICV goes to its place in `data`, which is what the
     /// header has behind its fixed part.
     pub fn job<'a>(
         &'a self,
         sa: &'a Sa,
         covered: &'a [u8],
         payload: &'a [u8],
-        icv: &'a mut [u8],
+        data: &'a mut [u8],
     ) -> SignJob<'a> {
         SignJob {
             key: &sa.key,
             input: [covered, payload, self.high.as_bytes()],
-            iv: Iv::default(),
-            icv: &mut icv[..self.icv_len],
+            iv: self.iv,
+            icv: &mut data[self.iv.as_bytes().len()..][..self.icv_len],
         }
     }
 }
@@ -112,8 +126,8 @@ pub fn icv_input(
         .checked_sub(ah_len)
         .ok_or(Dropped::Malformed)?;
     let (before, ah) = out.split_at_mut(ah_at);
-    // RFC 4302 3.3.3.2.1: padding behind the ICV is covered as it is.
-    ah.get_mut(FIXED_LEN..FIXED_LEN + config.suite.icv_len())
+    // RFC 4302 3.3.3.2.1: padding behind the ICV is covered as it is; RFC 4543 7: the IV before it, too.
+    ah.get_mut(icv_place(config))
         .ok_or(Dropped::Malformed)?
         .fill(0);
     clear_mutable(before)
@@ -140,7 +154,7 @@ impl InboundAh {
         let config = &sa.config;
         let ah = Ah::new_checked(packet)?;
         // RFC 4302 3.4.4 requires the length; older Linux peers pad IPv4's to 8 bytes as well, which does no harm.
-        let least = FIXED_LEN + config.suite.icv_len();
+        let least = icv_place(config).end;
         let fits = [4, 8]
             .map(|unit| least.next_multiple_of(unit))
             .contains(&ah.header_len());
@@ -174,11 +188,13 @@ impl InboundAh {
     /// The job that checks `packet` (the same bytes as in [`InboundAh::parse`]), whose headers are `covered`.
     pub fn job<'a>(&'a self, sa: &'a Sa, covered: &'a [u8], packet: &'a [u8]) -> VerifyJob<'a> {
         let (header, payload) = packet.split_at(self.header_len().min(packet.len()));
-        let icv = FIXED_LEN..FIXED_LEN + sa.config.suite.icv_len();
+        let icv = icv_place(&sa.config);
+        // INVARIANT: `parse` has checked that IV and ICV lie in the header.
+        let iv = header.get(FIXED_LEN..icv.start).unwrap_or_default();
         VerifyJob {
             key: &sa.key,
             input: [covered, payload, self.high.as_bytes()],
-            iv: Iv::default(),
+            iv: Iv::new(iv),
             icv: header.get(icv).unwrap_or_default(),
             verdict: Verdict::Pending,
         }

@@ -43,8 +43,12 @@ pub struct IntegrityRow {
     pub xfrm: &'static str,
     /// What computes it.
     pub mac: Mac,
-    /// Key length in bytes; IPsec fixes one for each algorithm.
+    /// Key length in bytes, salt included; IPsec fixes one for each algorithm.
     pub key_len: usize,
+    /// How many of the key's last bytes are salt. Only an algorithm that has one needs an IV, and it is for AH alone.
+    pub salt_len: usize,
+    /// Bytes of explicit IV in the packet.
+    pub iv_len: usize,
     /// Bytes of ICV on the wire.
     pub icv_len: usize,
     /// Bytes of the untruncated output.
@@ -167,23 +171,29 @@ const BLOWFISH_KEY_LENS: [usize; 52] = {
 
 /// Every integrity algorithm.
 #[rustfmt::skip]
-pub static INTEGRITY: [IntegrityRow; 8] = [
+pub static INTEGRITY: [IntegrityRow; 11] = [
     IntegrityRow { name: "hmac-md5", aliases: &[], ike: Some(1), xfrm: "hmac(md5)", mac: Mac::HmacMd5,
-        key_len: 16, icv_len: 12, output_len: 16, weakness: Some("MD5 is broken as a hash; HMAC-MD5 has no known forgery but no future") },
+        key_len: 16, salt_len: 0, iv_len: 0, icv_len: 12, output_len: 16, weakness: Some("MD5 is broken as a hash; HMAC-MD5 has no known forgery but no future") },
     IntegrityRow { name: "hmac-sha1", aliases: &["hmac-sha1-96"], ike: Some(2), xfrm: "hmac(sha1)", mac: Mac::HmacSha1,
-        key_len: 20, icv_len: 12, output_len: 20, weakness: None },
+        key_len: 20, salt_len: 0, iv_len: 0, icv_len: 12, output_len: 20, weakness: None },
     IntegrityRow { name: "hmac-ripemd160", aliases: &["hmac-rmd160"], ike: None, xfrm: "hmac(rmd160)", mac: Mac::HmacRipemd160,
-        key_len: 20, icv_len: 12, output_len: 20, weakness: None },
+        key_len: 20, salt_len: 0, iv_len: 0, icv_len: 12, output_len: 20, weakness: None },
     IntegrityRow { name: "hmac-sha2-256", aliases: &["hmac-sha256"], ike: Some(12), xfrm: "hmac(sha256)", mac: Mac::HmacSha256,
-        key_len: 32, icv_len: 16, output_len: 32, weakness: None },
+        key_len: 32, salt_len: 0, iv_len: 0, icv_len: 16, output_len: 32, weakness: None },
     IntegrityRow { name: "hmac-sha2-384", aliases: &["hmac-sha384"], ike: Some(13), xfrm: "hmac(sha384)", mac: Mac::HmacSha384,
-        key_len: 48, icv_len: 24, output_len: 48, weakness: None },
+        key_len: 48, salt_len: 0, iv_len: 0, icv_len: 24, output_len: 48, weakness: None },
     IntegrityRow { name: "hmac-sha2-512", aliases: &["hmac-sha512"], ike: Some(14), xfrm: "hmac(sha512)", mac: Mac::HmacSha512,
-        key_len: 64, icv_len: 32, output_len: 64, weakness: None },
+        key_len: 64, salt_len: 0, iv_len: 0, icv_len: 32, output_len: 64, weakness: None },
     IntegrityRow { name: "aes-xcbc-mac", aliases: &["aes-xcbc"], ike: Some(5), xfrm: "xcbc(aes)", mac: Mac::AesXcbc,
-        key_len: 16, icv_len: 12, output_len: 16, weakness: None },
+        key_len: 16, salt_len: 0, iv_len: 0, icv_len: 12, output_len: 16, weakness: None },
     IntegrityRow { name: "aes-cmac", aliases: &["aes-cmac-96"], ike: Some(8), xfrm: "cmac(aes)", mac: Mac::AesCmac,
-        key_len: 16, icv_len: 12, output_len: 16, weakness: None },
+        key_len: 16, salt_len: 0, iv_len: 0, icv_len: 12, output_len: 16, weakness: None },
+    IntegrityRow { name: "aes-128-gmac", aliases: &[], ike: Some(9), xfrm: "", mac: Mac::AesGmac,
+        key_len: 20, salt_len: 4, iv_len: 8, icv_len: 16, output_len: 16, weakness: None },
+    IntegrityRow { name: "aes-192-gmac", aliases: &[], ike: Some(10), xfrm: "", mac: Mac::AesGmac,
+        key_len: 28, salt_len: 4, iv_len: 8, icv_len: 16, output_len: 16, weakness: None },
+    IntegrityRow { name: "aes-256-gmac", aliases: &[], ike: Some(11), xfrm: "", mac: Mac::AesGmac,
+        key_len: 36, salt_len: 4, iv_len: 8, icv_len: 16, output_len: 16, weakness: None },
 ];
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub enum SuiteError {
     },
     /// An integrity algorithm was given with an AEAD algorithm, which needs none.
     AeadWithIntegrity(Encryption),
+    /// AES-GMAC as an integrity algorithm was given with an encryption algorithm: it is for AH (RFC 4543 5.3).
+    OnlyForAh(Integrity),
     /// Neither encryption nor integrity.
     Nothing,
     /// The algorithm does not have this ICV length.
@@ -92,6 +94,9 @@ impl Suite {
                     given,
                 });
             }
+            if algorithm.iv_len > 0 && encryption.is_some() {
+                return Err(SuiteError::OnlyForAh(*algorithm));
+            }
         }
         let icv_len = Self::fitting_icv_len(&encryption, &integrity, icv_len)?;
         Ok(Self {
@@ -108,6 +113,10 @@ impl Suite {
     ) -> Result<usize, SuiteError> {
         match (encryption, integrity, wanted) {
             (None, None, _) => Err(SuiteError::Nothing),
+            // RFC 4543 3.4: GMAC is never truncated.
+            (_, Some((row, _)), Some(len)) if row.iv_len > 0 && len != row.icv_len => {
+                Err(SuiteError::IcvLength(len))
+            }
             (_, Some((row, _)), Some(len)) if (8..=row.output_len).contains(&len) => Ok(len),
             (Some((row, _)), None, Some(len)) if len == row.icv_len => Ok(len),
             (_, _, Some(len)) => Err(SuiteError::IcvLength(len)),
@@ -137,7 +146,11 @@ impl Suite {
 
     /// Bytes of explicit IV on the wire.
     pub fn iv_len(&self) -> usize {
-        self.encryption.as_ref().map_or(0, |(row, _)| row.iv_len)
+        match (&self.encryption, &self.integrity) {
+            (Some((row, _)), _) => row.iv_len,
+            (None, Some((row, _))) => row.iv_len,
+            (None, None) => 0,
+        }
     }
 
     /// What ESP pads to: the cipher's block, but at least 4 bytes (RFC 4303 2.4). INVARIANT: a power of two.
@@ -202,10 +215,7 @@ impl fmt::Display for SuiteError {
                     algorithm.name,
                     lengths(algorithm.key_lens)
                 )?;
-                if algorithm.salt_len > 0 {
-                    write!(f, " (the last {} are the salt)", algorithm.salt_len)?;
-                }
-                Ok(())
+                write_salt(f, algorithm.salt_len)
             }
             Self::IntegrityKeyLength { algorithm, given } => {
                 write!(
@@ -213,12 +223,20 @@ impl fmt::Display for SuiteError {
                     "{} takes a key of {}, not {given}",
                     algorithm.name,
                     lengths(&[algorithm.key_len])
-                )
+                )?;
+                write_salt(f, algorithm.salt_len)
             }
             Self::AeadWithIntegrity(row) => {
                 write!(
                     f,
                     "{} authenticates by itself; leave out the integrity algorithm",
+                    row.name
+                )
+            }
+            Self::OnlyForAh(row) => {
+                write!(
+                    f,
+                    "{} is for AH and goes with no encryption algorithm",
                     row.name
                 )
             }
@@ -233,6 +251,13 @@ impl fmt::Display for SuiteError {
 }
 
 impl std::error::Error for SuiteError {}
+
+fn write_salt(f: &mut fmt::Formatter<'_>, len: usize) -> fmt::Result {
+    match len {
+        0 => Ok(()),
+        len => write!(f, " (the last {len} are the salt)"),
+    }
+}
 
 /// "16, 24 or 32 bytes"; long runs as "5 to 56 bytes".
 fn lengths(lens: &[usize]) -> String {

@@ -35,6 +35,7 @@ const SUITES: &[Suite] = &[
     ("null+hmac-ripemd160", Cipher::Null, 0, Mac::HmacRipemd160),
     ("null+aes-xcbc-mac", Cipher::Null, 0, Mac::AesXcbc),
     ("null+aes-cmac", Cipher::Null, 0, Mac::AesCmac),
+    ("null+aes-128-gmac", Cipher::Null, 0, Mac::AesGmac),
 ];
 
 /// Packets: enough for bit slices in every pass.

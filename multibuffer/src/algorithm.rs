@@ -75,6 +75,8 @@ pub enum Integrity {
     AesXcbc,
     /// AES-CMAC (RFC 4494).
     AesCmac,
+    /// AES-GMAC (RFC 4543 4), without a cipher; the last 4 key bytes are the salt, and each packet has an IV.
+    AesGmac,
 }
 
 impl Integrity {
@@ -82,7 +84,7 @@ impl Integrity {
     pub(crate) fn output_len(self) -> usize {
         match self {
             Self::None => 0,
-            Self::HmacMd5 | Self::AesXcbc | Self::AesCmac => 16,
+            Self::HmacMd5 | Self::AesXcbc | Self::AesCmac | Self::AesGmac => 16,
             Self::HmacSha1 | Self::HmacRipemd160 => 20,
             Self::HmacSha256 => 32,
             Self::HmacSha384 => 48,

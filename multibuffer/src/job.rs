@@ -41,7 +41,7 @@ pub struct SignJob<'a> {
     pub key: &'a Key,
     /// The authenticated bytes in order.
     pub input: [&'a [u8]; 3],
-    /// For AEAD keys used as a MAC (GMAC in AH, RFC 4543) the explicit IV; empty otherwise.
+    /// For GMAC (in AH, RFC 4543 4) the explicit IV; empty otherwise.
     pub iv: Iv,
     /// Receives exactly [`Key::icv_len`] bytes.
     pub icv: &'a mut [u8],

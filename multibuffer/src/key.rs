@@ -43,6 +43,8 @@ pub enum KeyError {
     IntegrityKeyLength(usize),
     /// An AEAD cipher was combined with an integrity algorithm.
     AeadWithIntegrity,
+    /// AES-GMAC as an integrity algorithm was combined with a cipher.
+    GmacWithCipher,
     /// The ICV is longer than the algorithm's output, or shorter than 8 bytes; without integrity it must be 0, and
     /// an AEAD's is the one that the cipher names.
     IcvLength(usize),
@@ -59,6 +61,9 @@ impl fmt::Display for KeyError {
                 f,
                 "the cipher authenticates by itself and takes no other algorithm for it"
             ),
+            Self::GmacWithCipher => {
+                write!(f, "AES-GMAC as an integrity algorithm takes no cipher")
+            }
             Self::IcvLength(len) => write!(f, "the algorithm gives no ICV of {len} bytes"),
         }
     }
@@ -93,10 +98,18 @@ impl Key {
         if !icv_fits(cipher, integrity, icv_len) {
             return Err(KeyError::IcvLength(icv_len));
         }
-        let mac = MacKey::new(integrity, integrity_key)
-            .ok_or(KeyError::IntegrityKeyLength(integrity_key.len()))?;
-        let transform = Transform::new(cipher, cipher_key, mac, icv_len, by_library)
-            .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?;
+        let bad_integrity_key = KeyError::IntegrityKeyLength(integrity_key.len());
+        let transform = if integrity == Integrity::AesGmac {
+            if cipher != Cipher::Null || !cipher_key.is_empty() {
+                return Err(KeyError::GmacWithCipher);
+            }
+            let key = Gmac::new(integrity_key, by_library);
+            key.map(Transform::Gmac).ok_or(bad_integrity_key)?
+        } else {
+            let mac = MacKey::new(integrity, integrity_key).ok_or(bad_integrity_key)?;
+            Transform::new(cipher, cipher_key, mac, icv_len, by_library)
+                .ok_or(KeyError::CipherKeyLength(cipher_key.len()))?
+        };
         Ok(Self {
             cipher,
             cipher_key_len: cipher_key.len() as u8,
@@ -151,6 +164,7 @@ impl Key {
     /// Bytes of explicit IV in each packet.
     pub fn iv_len(&self) -> usize {
         match self.cipher {
+            Cipher::Null if self.integrity == Integrity::AesGmac => 8,
             Cipher::Null => 0,
             Cipher::AesCbc | Cipher::CamelliaCbc => 16,
             Cipher::DesCbc | Cipher::TripleDesCbc | Cipher::BlowfishCbc | Cipher::Cast128Cbc => 8,
@@ -176,7 +190,9 @@ impl Key {
 
     /// Whether the explicit IV must be a never-repeating counter rather than unpredictable.
     pub fn iv_is_counter(&self) -> bool {
-        self.cipher == Cipher::AesCtr || self.cipher.is_aead()
+        self.cipher == Cipher::AesCtr
+            || self.cipher.is_aead()
+            || self.integrity == Integrity::AesGmac
     }
 
     /// Whether both can go through one kernel together: the same algorithms with the same length of key.
@@ -262,6 +278,8 @@ fn icv_fits(cipher: Cipher, integrity: Integrity, icv_len: usize) -> bool {
         }
         Cipher::ChaCha20Poly1305 | Cipher::AesGmac => icv_len == FULL_ICV_BYTES,
         _ if integrity == Integrity::None => icv_len == 0,
+        // RFC 4543 3.4: never truncated.
+        _ if integrity == Integrity::AesGmac => icv_len == FULL_ICV_BYTES,
         _ => (MIN_ICV_BYTES..=integrity.output_len()).contains(&icv_len),
     }
 }

@@ -31,6 +31,8 @@ impl MacKey {
         match integrity {
             Integrity::None => key.is_empty().then_some(Self::None),
             Integrity::AesXcbc => CbcMacKey::xcbc(key).map(|key| Self::CbcMac(Box::new(key))),
+            // It needs an IV: a transform of its own.
+            Integrity::AesGmac => None,
             Integrity::AesCmac => CbcMacKey::cmac(key).map(|key| Self::CbcMac(Box::new(key))),
             _ if key.is_empty() || key.len() > MAX_HMAC_KEY_BYTES => None,
             Integrity::HmacMd5 => Some(Self::HmacMd5(HmacKey::new(key))),

@@ -8,6 +8,8 @@ from path_mtu import fetch, serve
 AH_NUMBER = 51
 SHA256 = "-A hmac-sha2-256 0x" + "7c" * 32
 SHA1 = "-A hmac-sha1 0x" + "6b" * 20
+# No kernel has it: these gateways have each other alone.
+GMAC = "-A aes-128-gmac 0x" + "4d" * 20
 CBC = "-E aes-cbc 0x" + "5a" * 16 + " " + SHA1
 
 
@@ -139,6 +141,8 @@ CASES = {
     "an AH tunnel over IPv6": tunnel(6, ("ah", "tunnel", SHA256)),
     "AH in transport mode over IPv4": transport(4, ("ah", "transport", SHA1)),
     "AH in transport mode over IPv6": transport(6, ("ah", "transport", SHA256)),
+    "an AH tunnel by AES-GMAC over IPv4": tunnel(4, ("ah", "tunnel", GMAC)),
+    "AH by AES-GMAC in transport mode over IPv6": transport(6, ("ah", "transport", GMAC)),
     "ESP then AH, both in transport mode": transport(4, ("esp", "transport", CBC), ("ah", "transport", SHA256)),
     "an ESP tunnel with AH around it": tunnel(4, ("esp", "tunnel", CBC), ("ah", "transport", SHA256)),
 }

@@ -50,7 +50,9 @@ kernel; `x` marks a combination that failed.
   accommodate an AF_UNSPEC selector".
 - Transport mode over IPv4 inside a tunnel over IPv6: Linux sends small packets as fragments of their own, which its own
   AH refuses.
-- RFC 8750 (`aes-gcm-16-iiv`). Every other algorithm of Esplanade is in this kernel, and in the tables above.
+- RFC 8750 (`aes-gcm-16-iiv`), and AES-GMAC in AH (RFC 4543 4: `aes-128-gmac`, `aes-192-gmac`, `aes-256-gmac`): *no
+  kernel has it*. Its judge is `tests/scapy/gmac.py`, written from the RFCs. Every other algorithm of Esplanade is in
+  this kernel, and in the tables above.
 
 ## AGGFRAG mode (RFC 9347)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""scapy as an independent ESP and AH: what we seal it opens, and what it seals we open.
+"""scapy as an independent ESP and AH: what we seal it opens, and what it seals we open. For AES-GMAC in AH, which scapy
+does not have, gmac.py.
 
     tests/scapy/run [--packets N] [--seed N] [--self] [WORD...]    only lines that have every WORD
 
@@ -23,6 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.dirname(HERE))
 
 import aggfrag  # noqa: E402
+import gmac  # noqa: E402
 from network import pcap  # noqa: E402
 from network.gateway import program  # noqa: E402
 from scapy.error import Scapy_Exception  # noqa: E402
@@ -124,6 +126,10 @@ class Pair:
         keys = self.keys[way]
         source, destination = self.ends(way)
         header = {4: IP, 6: IPv6}[self.shape.outer](src=source, dst=destination)
+        if self.suite.scapy.get("gmac"):
+            outer = bytes(header) if self.shape.mode == "tunnel" else None
+            return gmac.Association(self.spis[way], keys["A"], outer, 0 if self.shape.esn else None,
+                                    self.dice.getrandbits(64))
         return SecurityAssociation(
             PROTOCOLS[self.shape.first], spi=self.spis[way], esn_en=self.shape.esn, esn=0,
             crypt_algo=self.suite.scapy["cipher"], crypt_key=keys.get("E") or None,
@@ -334,12 +340,12 @@ def lines(table, shapes):
     yield from ((row, shape) for row in bundled for shape in shapes
                 if shape.first == "esp" and shape not in alone)
     yield from ((row, shape) for row in bundled for shape in packed)
-    yield from ((ah_suite(name, row), shape) for name, row in table["integrity"].items() for shape in shapes
-                if shape.first == "ah")
+    yield from ((ah_suite(name, row), shape) for kind in ("integrity", "gmac") for name, row in table[kind].items()
+                for shape in shapes if shape.first == "ah")
 
 
 def ah_suite(name, row):
-    scapy = {"cipher": None, "integrity": row["scapy"], "lengths": {"A": row["key"]}}
+    scapy = {"cipher": None, "integrity": row.get("scapy"), "gmac": "scapy" not in row, "lengths": {"A": row["key"]}}
     return Suite(f"AH {name}", f"-A {row['setkey']} {{A}}", scapy)
 
 

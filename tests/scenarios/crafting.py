@@ -8,6 +8,7 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
 from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
+from situation import gmac
 
 SUBJECT_MAC, LAN_MAC, PEER_MAC = "02:00:00:00:00:51", "02:00:00:00:00:1a", "02:00:00:00:00:9e"
 FIRST_SEQUENCE = 1
@@ -51,6 +52,8 @@ class Crafter:
         # A dummy packet is what stands behind ESP alone: no header of its own travels (RFC 4303 2.6).
         mode = "transport" if packet.proto == "dummy" else None
         sealer = association.scapy(esn=sequence >> 32, mode=mode, **(packet.outer or {}))
+        if isinstance(sealer, gmac.Association):
+            return (IPv6 if association.family == 6 else IP)(sealer.encrypt(inner, sequence & 0xFFFFFFFF))
         kind = IPv6 if inner.version == 6 else IP
         # By its own counter: an argument of 0 would not be taken for a number.
         sealer.seq_num = sequence & 0xFFFFFFFF

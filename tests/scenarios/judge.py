@@ -93,6 +93,9 @@ class Bench:
     def judge(self, situation):
         started, outcomes, wrong = time.monotonic(), {}, []
         for subject in self.subjects:
+            if subject.kind == "kernel" and situation.no_kernel:
+                print(f"     {situation.name}: our gateway alone: {situation.no_kernel}")
+                continue
             if subject.kind == "kernel" and situation.guest not in ("", self.guest_kind):
                 print(f"     {situation.name}: the kernel's plane is left to --guest {situation.guest}: this guest's has not all it needs")
                 continue

@@ -86,7 +86,7 @@ impl LayerHeader {
                 (Self::Esp(esp), len)
             }
             Protocol::Ah => {
-                let ah = ah::OutboundAh::new(&sa.config, sequence, next_header);
+                let ah = ah::OutboundAh::new(&sa.config, sequence, iv, next_header);
                 let len = ah.header_len() + inside;
                 (Self::Ah(ah), len)
             }

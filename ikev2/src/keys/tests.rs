@@ -136,6 +136,19 @@ fn ah_takes_integrity_keys_alone() {
     assert!(child.initiator.encryption().is_none());
 }
 
+/// RFC 4543 5.4.
+#[test]
+fn the_salt_of_gmac_in_ah_is_the_end_of_its_key() {
+    let nist = nist();
+    let gmac = Protection {
+        encryption: None,
+        integrity: Integrity::named("aes-256-gmac"),
+    };
+    let child = nist.keys().child(gmac, None, nist.nonces()).unwrap();
+    assert_eq!(integrity_key(&child.initiator), &nist.child[..36]);
+    assert_eq!(integrity_key(&child.responder), &nist.child[36..72]);
+}
+
 #[test]
 fn a_rekeyed_ike_sa_begins_with_the_old_function_and_goes_on_with_the_new() {
     let nist = nist();

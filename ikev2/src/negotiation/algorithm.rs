@@ -1,6 +1,6 @@
 //! One transform, with the length of its key where that is not fixed, and its name in a suite.
 
-use crate::message::payload::{Attributes, Transform, TransformType};
+use crate::message::payload::{Attributes, Protocol, Transform, TransformType};
 use ipsec::algorithm::{Encryption, Integrity};
 use std::fmt;
 
@@ -47,7 +47,7 @@ const PRF: [Row; 6] = [
     ("prfaescmac", 8, None),
 ];
 
-const INTEGRITY: [Row; 7] = [
+const INTEGRITY: [Row; 10] = [
     ("md5", 1, None),
     ("sha1", 2, None),
     ("aesxcbc", 5, None),
@@ -55,6 +55,9 @@ const INTEGRITY: [Row; 7] = [
     ("sha256", 12, None),
     ("sha384", 13, None),
     ("sha512", 14, None),
+    ("gmac128", 9, None),
+    ("gmac192", 10, None),
+    ("gmac256", 11, None),
 ];
 
 const KEY_EXCHANGE: [Row; 11] = [
@@ -86,6 +89,13 @@ const ALIASES: [(&str, &str); 9] = [
     ("chacha20", "chacha20poly1305"),
 ];
 
+/// AES-GMAC is a cipher in ESP and an integrity algorithm in AH (RFC 4543 5.3); it is written in the same way in both.
+const IN_AH: [(&str, &str); 3] = [
+    ("aes128gmac", "gmac128"),
+    ("aes192gmac", "gmac192"),
+    ("aes256gmac", "gmac256"),
+];
+
 const TABLES: [(TransformType, &[Row]); 5] = [
     (TransformType::ENCRYPTION, &ENCRYPTION),
     (TransformType::PRF, &PRF),
@@ -100,6 +110,15 @@ impl Algorithm {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
         let name = alias.map_or(name, |(_, name)| name);
         Self::all().find(|algorithm| algorithm.name() == Some(name))
+    }
+
+    /// The algorithm of this name in a suite for a protocol.
+    pub fn named_for(name: &str, protocol: Protocol) -> Option<Self> {
+        let in_ah = IN_AH.iter().find(|(name_in_esp, _)| *name_in_esp == name);
+        match in_ah.filter(|_| protocol == Protocol::AH) {
+            Some((_, name)) => Self::named(name),
+            None => Self::named(name),
+        }
     }
 
     /// Every algorithm that has a name.
@@ -172,6 +191,11 @@ impl Algorithm {
     pub fn integrity(&self) -> Option<Integrity> {
         let is_integrity = self.kind == TransformType::INTEGRITY;
         Integrity::all().find(|row| is_integrity && row.ike == Some(self.id))
+    }
+
+    /// Whether it is for AH alone (RFC 4543 5.3).
+    pub fn is_only_for_ah(&self) -> bool {
+        self.integrity().is_some_and(|row| row.iv_len > 0)
     }
 
     /// Whether it encrypts and authenticates too: then no integrity algorithm is proposed with it (RFC 7296 3.3).

@@ -42,8 +42,10 @@ impl Offer {
     /// named; for ESP and AH both kinds of sequence numbers are taken where none is named, extended ones rather.
     pub fn parse(text: &str, protocol: Protocol) -> Result<Self, OfferError> {
         let text = NamedSuite::named(text).map_or(text, |suite| suite.text(protocol));
-        let named =
-            |name| Algorithm::named(name).ok_or_else(|| OfferError::Unknown(str::to_owned(name)));
+        let named = |name| {
+            Algorithm::named_for(name, protocol)
+                .ok_or_else(|| OfferError::Unknown(str::to_owned(name)))
+        };
         let algorithms = text.split('-').map(named).collect::<Result<Vec<_>, _>>()?;
         Self::new(protocol, algorithms)
     }
@@ -97,7 +99,8 @@ impl Offer {
             ),
         };
         let is_allowed = |algorithm: &&Algorithm| {
-            needed.contains(&algorithm.kind) || allowed.contains(&algorithm.kind)
+            (needed.contains(&algorithm.kind) || allowed.contains(&algorithm.kind))
+                && (self.protocol == Protocol::AH || !algorithm.is_only_for_ah())
         };
         if let Some(other) = self
             .algorithms

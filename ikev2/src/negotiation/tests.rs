@@ -121,6 +121,48 @@ fn a_suite_that_cannot_work_is_refused_with_its_reason() {
 }
 
 #[test]
+fn gmac_is_a_cipher_in_esp_and_an_integrity_algorithm_without_a_length_of_key_in_ah() {
+    for (name, id, key_len) in [
+        ("aes128gmac", 9, 20),
+        ("aes192gmac", 10, 28),
+        ("aes256gmac", 11, 36),
+    ] {
+        let ah = Offer::parse(name, Protocol::AH).unwrap();
+        let transform = ah.proposal(1, &[1, 2, 3, 4]).transforms[0];
+        // RFC 4543 5.3: the attribute must not be used.
+        let wanted = Transform {
+            kind: TransformType::INTEGRITY,
+            id,
+            attributes: Attributes::None,
+        };
+        assert_eq!(transform, wanted);
+        let Ok(Outcome::Chosen(chosen)) = choose(
+            &proposals(&[ah.clone()]),
+            &[ah.clone()],
+            KeyExchangeOffered::Ignored,
+        ) else {
+            panic!()
+        };
+        let protection = chosen.protection();
+        assert_eq!(protection.integrity.unwrap().key_len, key_len);
+        assert_eq!(protection.encryption, None);
+        assert_eq!(Offer::parse(&ah.to_string(), Protocol::AH), Ok(ah));
+        assert!(esp(name).of(TransformType::ENCRYPTION).next().is_some());
+    }
+    for (text, protocol) in [
+        ("aes128-gmac128", Protocol::ESP),
+        ("null-gmac128", Protocol::ESP),
+        ("aes128-gmac128-prfsha256-x25519", Protocol::IKE),
+    ] {
+        let refused = Offer::parse(text, protocol).unwrap_err();
+        assert!(
+            matches!(refused, OfferError::OutOfPlace(..)),
+            "{text}: {refused}"
+        );
+    }
+}
+
+#[test]
 fn named_suites_and_defaults_are_suites_whose_keys_fit() {
     for suite in &NAMED_SUITES {
         for protocol in [Protocol::IKE, Protocol::ESP] {

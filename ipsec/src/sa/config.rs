@@ -157,7 +157,8 @@ impl SaConfig {
     /// Whether a sequence number that comes twice could make a nonce come twice: counter modes, whose key bytes end in
     /// a salt (RFC 3686, 4106, 4309, 4543, 7634, 8750).
     pub fn nonce_is_counter(&self) -> bool {
-        let encryption = self.suite.encryption();
-        encryption.is_some_and(|(row, _)| row.salt_len > 0)
+        let encryption = self.suite.encryption().map(|(row, _)| row.salt_len);
+        let integrity = self.suite.integrity().map(|(row, _)| row.salt_len);
+        encryption.max(integrity).is_some_and(|len| len > 0)
     }
 }

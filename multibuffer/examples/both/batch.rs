@@ -24,6 +24,7 @@ fn lengths(cipher: Cipher, integrity: Integrity) -> (usize, usize) {
         Integrity::HmacSha256 => (32, 16),
         Integrity::HmacSha384 => (48, 24),
         Integrity::HmacSha512 => (64, 32),
+        Integrity::AesGmac => (20, 16),
     }
 }
 

@@ -172,6 +172,7 @@ fn only_the_legal_key_lengths_are_taken() {
         (Integrity::HmacSha512, 32, hmac),
         (Integrity::AesXcbc, 12, vec![16]),
         (Integrity::AesCmac, 12, vec![16, 24, 32]),
+        (Integrity::AesGmac, 16, vec![20, 28, 36]),
     ];
     for (integrity, icv_len, legal) in integrities {
         for len in 0..=1030 {
@@ -358,6 +359,35 @@ fn signing_without_an_integrity_algorithm_is_the_callers_error() {
         iv: Iv::default(),
         icv: &mut [],
     }]);
+}
+
+#[test]
+fn gmac_as_an_integrity_algorithm_is_like_the_cipher_and_goes_with_none() {
+    let new = |cipher, cipher_key: &[u8], icv_len| {
+        Key::new(cipher, cipher_key, Integrity::AesGmac, &[1; 20], icv_len)
+    };
+    let key = new(Cipher::Null, &[], 16).expect("a legal key");
+    let cipher = Key::new(Cipher::AesGmac, &[1; 20], Integrity::None, &[], 16);
+    let cipher = cipher.expect("a legal key");
+    assert_eq!((key.iv_len(), key.icv_len(), key.block_len()), (8, 16, 1));
+    assert!(key.iv_is_counter());
+    let (iv, input) = (Iv::new(&[7; 8]), [&b"some"[..], b"more", b"text"]);
+    let icv = harness::sign_one(&key, iv, input);
+    assert_eq!(icv, harness::sign_one(&cipher, iv, input));
+    for (cipher, cipher_key) in [
+        (Cipher::AesCbc, &[1; 16][..]),
+        (Cipher::AesGcm { icv_len: 16 }, &[1; 20]),
+    ] {
+        assert!(new(cipher, cipher_key, 16).is_err());
+    }
+    assert_eq!(
+        new(Cipher::Null, &[1], 16).err(),
+        Some(KeyError::GmacWithCipher)
+    );
+    assert_eq!(
+        new(Cipher::Null, &[], 12).err(),
+        Some(KeyError::IcvLength(12))
+    );
 }
 
 #[test]

@@ -154,7 +154,7 @@ pub fn integrity_key_len(integrity: Integrity) -> usize {
     match integrity {
         Integrity::None => 0,
         Integrity::HmacMd5 | Integrity::AesXcbc | Integrity::AesCmac => 16,
-        Integrity::HmacSha1 | Integrity::HmacRipemd160 => 20,
+        Integrity::HmacSha1 | Integrity::HmacRipemd160 | Integrity::AesGmac => 20,
         Integrity::HmacSha256 => 32,
         Integrity::HmacSha384 => 48,
         Integrity::HmacSha512 => 64,

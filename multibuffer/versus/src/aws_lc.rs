@@ -190,7 +190,7 @@ impl Mac {
                 Integrity::HmacSha384 => EVP_sha384(),
                 Integrity::HmacSha512 => EVP_sha512(),
                 Integrity::AesCmac => return Some(Self::cmac(&key)),
-                Integrity::HmacRipemd160 | Integrity::AesXcbc => return None,
+                Integrity::HmacRipemd160 | Integrity::AesXcbc | Integrity::AesGmac => return None,
             }
         };
         Some(Self::hmac(digest, &key))

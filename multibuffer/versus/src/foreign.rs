@@ -110,7 +110,7 @@ fn c_suite(suite: &Suite) -> CSuite {
     let (key, salt) = suite.split_key();
     let mac_key = suite.mac_key();
     let (mac, digest) = match suite.integrity {
-        Integrity::None | Integrity::AesXcbc => ("", ""),
+        Integrity::None | Integrity::AesXcbc | Integrity::AesGmac => ("", ""),
         Integrity::HmacMd5 => ("HMAC", "MD5"),
         Integrity::HmacSha1 => ("HMAC", "SHA1"),
         Integrity::HmacRipemd160 => ("HMAC", "RIPEMD160"),

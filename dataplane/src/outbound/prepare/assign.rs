@@ -9,7 +9,7 @@ use crate::outbound::item::ClassifiedItem;
 use ipsec::Dropped;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::esp::sealed_len;
-use ipsec::sa::{LockedState, Protocol, Sa, SequenceNumber};
+use ipsec::sa::{LockedState, Sa, SequenceNumber};
 use multibuffer::Iv;
 use std::ops::Range;
 
@@ -158,10 +158,7 @@ impl<'a> Assigner<'a> {
         let (ivs, now) = (&mut *self.ivs, self.now);
         let mut assign = |sa: &Sa, bytes| {
             let (sequence, _) = sa.state.reserve(&sa.config, 1, bytes, now)?;
-            let iv = match sa.config.id.protocol {
-                Protocol::Esp => sa.iv_for(sequence, &mut |bytes| ivs.fill(bytes)),
-                Protocol::Ah => Iv::default(),
-            };
+            let iv = sa.iv_for(sequence, &mut |bytes| ivs.fill(bytes));
             Ok((sequence, iv))
         };
         for number in 0..classified.item.segments.count() {

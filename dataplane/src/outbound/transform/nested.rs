@@ -103,8 +103,8 @@ impl NestedPackets {
             // INVARIANT: headers that the ICV cannot cover were refused when the SA chain was built.
             let result = ah::icv_input(&sa.config, front, header.header_len(), covered);
             debug_assert_eq!(result, Ok(()));
-            let icv = &mut front[layer.headers + ipsec::wire::ah::FIXED_LEN..];
-            jobs.push(header.job(sa, covered, payload, icv));
+            let data = &mut front[layer.headers + ipsec::wire::ah::FIXED_LEN..];
+            jobs.push(header.job(sa, covered, payload, data));
         }
         multibuffer::sign(&mut jobs);
         let any = !jobs.is_empty();

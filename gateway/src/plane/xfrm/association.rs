@@ -56,10 +56,16 @@ pub(super) fn reserve(
 
 /// Refuses what the kernel does not support, with a sentence.
 pub(super) fn check_supported(config: &SaConfig) -> Result<(), Unsupported> {
-    if let Some((row, _)) = config.suite.encryption()
-        && row.xfrm.is_empty()
-    {
-        let name = row.name;
+    let encryption = config
+        .suite
+        .encryption()
+        .map(|(row, _)| (row.name, row.xfrm));
+    let integrity = config
+        .suite
+        .integrity()
+        .map(|(row, _)| (row.name, row.xfrm));
+    let mut algorithms = encryption.into_iter().chain(integrity);
+    if let Some((name, _)) = algorithms.find(|(_, xfrm)| xfrm.is_empty()) {
         return Err(Unsupported(format!(
             "the kernel does not support {name}; use another algorithm, or use `esplanade run` instead"
         )));

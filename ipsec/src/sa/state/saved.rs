@@ -149,9 +149,23 @@ mod tests {
         }
     }
 
+    /// AH by AES-GMAC: a counter nonce of an integrity algorithm.
+    fn gmac() -> SaConfig {
+        let row = Integrity::named("aes-128-gmac").unwrap();
+        let suite = Suite::new(None, Some((row, Secret::new(vec![1; 20]))), None).unwrap();
+        let mut config = config("aes-gcm-16", 20);
+        config.id.protocol = Protocol::Ah;
+        SaConfig { suite, ..config }
+    }
+
     #[test]
     fn a_counter_nonce_waits_for_reserved_numbers_and_reports_it_once() {
-        let config = config("aes-gcm-16", 20);
+        for config in [config("aes-gcm-16", 20), gmac()] {
+            waits_for_reserved_numbers(config);
+        }
+    }
+
+    fn waits_for_reserved_numbers(config: SaConfig) {
         let state = SaState::new(&config, 0, 0);
         state.allow_up_to(10);
         assert_eq!(

@@ -4,7 +4,7 @@ mod settings;
 
 use super::option::Options;
 use super::{Lower, Lowering, unsupported};
-use crate::algorithm::Encryption;
+use crate::algorithm::{Encryption, Integrity};
 use crate::command::Command;
 use crate::sa::{SaConfig, SaId, Spi};
 use crate::setkey::ast::*;
@@ -121,18 +121,7 @@ impl<'a> Lowering<'a> {
 
     /// Counter modes lose all their secrets when one key and salt count twice, be it in the two directions.
     fn watch_key(&mut self, entry: &'a SaEntry, id: SaId) {
-        let Some(At {
-            node: encryption, ..
-        }) = &entry.encryption
-        else {
-            return;
-        };
-        let name = &*encryption.name.node;
-        let suite = NamedSuite::named(name).map(|suite| suite.encryption().0);
-        let is_salted = suite
-            .or(Encryption::named(name))
-            .is_some_and(|row| row.salt_len > 0);
-        let Some(key) = encryption.key.as_ref().filter(|_| is_salted) else {
+        let Some((key, harm)) = salted_key(entry) else {
             return;
         };
         let first = *self
@@ -140,7 +129,27 @@ impl<'a> Lowering<'a> {
             .entry(key.node.secret().expose())
             .or_insert(id);
         if first != id {
-            self.warn(key.span, "this key and salt serve another association too: in a counter mode that can reveal the plaintext of both");
+            let message = format!("this key and salt serve another association too: {harm}");
+            self.warn(key.span, message);
         }
     }
+}
+
+/// The key that ends in a salt, if the entry has one, and what the same nonce twice does to it.
+fn salted_key(entry: &SaEntry) -> Option<(&At<Key>, &'static str)> {
+    if let Some(At { node, .. }) = &entry.encryption {
+        let name = &*node.name.node;
+        let suite = NamedSuite::named(name).map(|suite| suite.encryption().0);
+        let row = suite.or(Encryption::named(name))?;
+        let harm = "in a counter mode that can reveal the plaintext of both";
+        let key = node.key.as_ref().filter(|_| row.salt_len > 0)?;
+        return Some((key, harm));
+    }
+    let integrity = &entry.integrity.as_ref()?.node;
+    let row = Integrity::named(&integrity.name.node)?;
+    let key = integrity.key.as_ref().filter(|_| row.salt_len > 0)?;
+    Some((
+        key,
+        "a nonce that comes twice lets others forge packets of both",
+    ))
 }

@@ -143,7 +143,7 @@ fn integrity(algorithm: &At<Algorithm>) -> Lower<Option<(Integrity, Secret)>> {
         let known = algorithm::INTEGRITY.iter().map(|row| row.name);
         unknown_algorithm(name, "integrity", is_other.then_some("-E"), known)
     })?;
-    let key = fitting_key(algorithm, row.name, &[row.key_len], 0)?;
+    let key = fitting_key(algorithm, row.name, &[row.key_len], row.salt_len)?;
     Ok(Some((row, key)))
 }
 
@@ -158,6 +158,11 @@ fn unknown_algorithm<'a>(
     }
     let shown = crate::setkey::shown(&name.node);
     let problem = Problem::new(name.span, format!("`{shown}` is no {kind} algorithm"));
+    if kind == "integrity" && name.node == "aes-gmac" {
+        return problem.advise(
+            "AH has one name for each length of key: `aes-128-gmac`, `aes-192-gmac`, `aes-256-gmac`",
+        );
+    }
     match (other_flag, nearest(&name.node, known.clone())) {
         (Some(flag), _) => problem.advise(format!("give it with `{flag}`")),
         (None, Some(near)) => problem.advise(format!("did you mean `{near}`?")),
@@ -243,7 +248,9 @@ fn in_words(lengths: &[usize]) -> String {
 /// The problem of algorithms that do not go together.
 fn suite_problem(error: &SuiteError, entry: &SaEntry, icv: Option<At<usize>>) -> Problem {
     let span = match error {
-        SuiteError::AeadWithIntegrity(_) => entry.integrity.as_ref().map(|at| at.node.name.span),
+        SuiteError::AeadWithIntegrity(_) | SuiteError::OnlyForAh(_) => {
+            entry.integrity.as_ref().map(|at| at.node.name.span)
+        }
         SuiteError::IcvLength(_) => icv.map(|at| at.span),
         _ => None,
     };
@@ -251,6 +258,9 @@ fn suite_problem(error: &SuiteError, entry: &SaEntry, icv: Option<At<usize>>) ->
     match error {
         SuiteError::IcvLength(_) => problem.advise("`icv` is in bytes: 8 to the length of the hash, and fixed where the cipher authenticates"),
         SuiteError::AeadWithIntegrity(_) => problem.advise("leave out `-A`"),
+        SuiteError::OnlyForAh(_) => {
+            problem.advise("in ESP `-E aes-gmac` with the same key does it, without `-A`")
+        }
         _ => problem,
     }
 }
