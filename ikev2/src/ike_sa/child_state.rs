@@ -40,9 +40,11 @@ pub(crate) struct ChildState {
     /// Standby: when outbound traffic moves without a sign of the peer, and how often the request has come again.
     pub move_at: Option<Duration>,
     pub repetitions: u32,
-    /// The request of the peer by which it was made, until it is known that the peer has the answer: before that it is
+    /// The request of the peer by which it is made, until it is known that the peer has the answer: before that it is
     /// unknown there.
     pub answered: Option<u32>,
+    /// Whether the nonces have decided that it goes: the peer has made it, and deletes it.
+    pub is_redundant: bool,
     /// Whether it carried traffic on an IKE SA that the peer has lost: it goes on with that until a new pair of the
     /// same child takes over, or until `drained_at`.
     pub is_left: bool,
@@ -72,6 +74,8 @@ pub(crate) struct Negotiated {
     pub remote_traffic: Vec<Traffic>,
     pub outbound_state: Outbound,
     pub replaces: Option<ChildId>,
+    /// The request of the peer that it is the answer to.
+    pub answers: Option<u32>,
 }
 
 impl ChildState {

@@ -94,6 +94,30 @@ fn collision_delayed_response() {
     }
 }
 
+/// A's pair stays. B has its own pair installed only after A has deleted the old one and rekeyed the new one: B deletes
+/// its own while the answer to that rekey is not there yet.
+#[test]
+fn collision_and_the_next_rekey_before_installation() {
+    let mut world = both_have_asked([0xff, 0xff], [0x00, 0xff]);
+    world.pass_from(0);
+    world.pass_from(1);
+    world.delay_plane(1, Duration::from_millis(100));
+    // A's response, B's response, A's Delete of the old pair, and B's response to it.
+    for host in [0, 1, 0, 1] {
+        world.pass_from(host);
+    }
+    world.rekey_child(0);
+    world.pass_from(0);
+    world.run_for(Duration::from_millis(200));
+    let sends_by = carrying(&world, 1).1;
+    let mut taken = world.hosts[0].plane.pairs.values();
+    assert!(
+        taken.any(|pair| pair.sa.inbound_spi == sends_by),
+        "B sends by a pair that A does not have yet"
+    );
+    finish(world);
+}
+
 #[test]
 fn collision_delayed_request() {
     for (a, b, _) in NONCES {

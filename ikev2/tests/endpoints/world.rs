@@ -28,8 +28,6 @@ pub const NAME: &str = "peer";
 pub const CHILD: &str = "net";
 
 const ADDRESSES: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
-/// How long frames are on the way.
-const FRAME_DELAY: Duration = Duration::from_millis(8);
 
 /// One end.
 pub struct Host {
@@ -67,6 +65,8 @@ pub struct World {
     next_number: u64,
     /// Key work and the data plane take up to this long.
     pub slowness: Duration,
+    /// How long frames are on the way.
+    pub frame_delay: Duration,
     /// A frame from each host so often.
     frames_every: Option<Duration>,
     /// Datagrams are kept back while this is on.
@@ -161,6 +161,7 @@ impl World {
             queue: BTreeMap::new(),
             next_number: 0,
             slowness: Duration::ZERO,
+            frame_delay: Duration::from_millis(8),
             frames_every: None,
             is_holding: false,
             held: Vec::new(),
@@ -332,7 +333,7 @@ impl World {
             }
             Happening::SendFrame(host) => {
                 if let Some(frame) = self.hosts[host].plane.send() {
-                    let at = self.now + FRAME_DELAY;
+                    let at = self.now + self.frame_delay;
                     self.push(at, Happening::FrameArrives(1 - host, frame));
                 }
                 if let Some(every) = self.frames_every {
@@ -430,6 +431,11 @@ impl World {
 
     pub fn stop_frames(&mut self) {
         self.frames_every = None;
+    }
+
+    /// The data plane of a host does nothing for so long.
+    pub fn delay_plane(&mut self, host: usize, time: Duration) {
+        self.hosts[host].plane_free_at = self.now + time;
     }
 
     /// Keeps datagrams back from now on.

@@ -103,6 +103,7 @@ pub(crate) fn keys(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, 
             None => Outbound::Active,
         },
         replaces,
+        answers: None,
     };
     let id = sa.install(cx, configured, pair);
     auth.first_child = FirstChild::Installed(id, agreed);

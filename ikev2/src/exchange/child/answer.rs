@@ -223,6 +223,7 @@ fn install(
             None => Outbound::Active,
         },
         replaces: pair.replaces,
+        answers: Some(answer.message_id),
     };
     let id = sa.install(cx, &child, negotiated);
     pair.installing = Some((id, public));

@@ -274,6 +274,7 @@ fn install(
             None => Outbound::Active,
         },
         replaces,
+        answers: None,
     };
     let id = sa.install(cx, &child, pair);
     attempt.stage = Stage::Installing(id, nonce);

@@ -3,10 +3,10 @@
 
 use super::{is_rekeying, settle};
 use crate::{
-    child_sa::{DRAIN_TIMEOUT, Happening, Stage},
+    child_sa::{DRAIN_TIMEOUT, Happening},
     endpoint::{ChildId, RemoveReason},
     exchange::Context,
-    ike_sa::{About, Current, IkeSa, Task},
+    ike_sa::{About, Current, IkeSa},
     message::{
         Body, ExchangeType, Payload,
         payload::{Delete, Protocol},
@@ -112,13 +112,4 @@ pub(super) fn is_waiting(sa: &IkeSa) -> bool {
         &sa.current,
         Some(Current::Informational(About::Children(_)))
     )
-}
-
-/// Whether this side is about to delete the pair.
-pub(super) fn is_condemned(sa: &IkeSa, id: ChildId) -> bool {
-    let mut tasks = sa.tasks.iter();
-    tasks.any(|task| matches!(task, Task::DeleteChildren(ids) if ids.contains(&id)))
-        || sa
-            .child(id)
-            .is_some_and(|pair| pair.stage == Stage::Deleting)
 }

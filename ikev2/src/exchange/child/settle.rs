@@ -56,7 +56,12 @@ pub(super) fn settle(sa: &mut IkeSa, cx: &mut Context<'_>, old: ChildId) {
                 "both sides have rekeyed the same child SA: the nonces decide",
             );
             match (verdict.keep, verdict.delete) {
-                (Exchange::Own, Deletion::Old) => move_and_delete(sa, cx, old, own.id),
+                (Exchange::Own, Deletion::Old) => {
+                    if let Some(peers) = sa.child_mut(peers.id) {
+                        peers.is_redundant = true;
+                    }
+                    move_and_delete(sa, cx, old, own.id);
+                }
                 _ => delete_own(sa, cx, own.id),
             }
         }
@@ -123,16 +128,13 @@ fn kin(sa: &IkeSa, id: ChildId) -> Vec<ChildId> {
 }
 
 /// The peer sends by a pair, or nothing was heard of it for long: outbound traffic moves, unless a collision is not
-/// decided yet or this side will delete the pair.
+/// decided yet or one of the ends will delete the pair.
 pub(super) fn move_if_standby(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
     let is_standby = sa
         .child(id)
         .is_some_and(|pair| pair.stage == Stage::Standby);
-    let is_condemned = sa
-        .tasks
-        .iter()
-        .any(|task| matches!(task, Task::DeleteChildren(ids) if ids.contains(&id)));
-    if !is_standby || is_condemned {
+    let is_redundant = sa.child(id).is_some_and(|pair| pair.is_redundant);
+    if !is_standby || is_redundant || is_condemned(sa, id) {
         return;
     }
     let replaces = sa.child(id).and_then(|pair| pair.replaces);
@@ -146,29 +148,37 @@ pub(super) fn move_if_standby(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId)
     move_to(sa, cx, id);
 }
 
-/// The pair that carried outbound traffic ends: another one of its kin takes over, the newest first.
+/// Whether this side is about to delete the pair.
+pub(super) fn is_condemned(sa: &IkeSa, id: ChildId) -> bool {
+    let mut tasks = sa.tasks.iter();
+    tasks.any(|task| matches!(task, Task::DeleteChildren(ids) if ids.contains(&id)))
+        || sa
+            .child(id)
+            .is_some_and(|pair| pair.stage == Stage::Deleting)
+}
+
+/// The pair that carried outbound traffic ends: another one of its kin takes over.
 pub(super) fn fall_back(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) -> bool {
-    let mut alive = kin(sa, id);
-    alive.retain(|other| sa.child(*other).is_some_and(|other| other.stage.is_alive()));
-    alive.sort_unstable();
-    let is_carried = |sa: &IkeSa, other: &ChildId| {
-        sa.child(*other)
-            .is_some_and(|other| other.stage == Stage::Current)
-    };
-    if alive.iter().any(|other| is_carried(sa, other)) {
+    let kin = kin(sa, id);
+    let kin = kin.iter().filter_map(|other| sa.child(*other));
+    let alive: Vec<_> = kin.filter(|other| other.stage.is_alive()).collect();
+    if alive.iter().any(|other| other.stage == Stage::Current) {
         return true;
     }
-    // A pair that this side is about to delete comes last.
-    let is_condemned = |other: &ChildId| {
-        let mut tasks = sa.tasks.iter();
-        tasks.any(|task| matches!(task, Task::DeleteChildren(ids) if ids.contains(other)))
+    let best = alive.iter().max_by_key(|other| fitness(sa, other));
+    let Some(best) = best.map(|other| other.id) else {
+        return false;
     };
-    alive.sort_by_key(|other| (!is_condemned(other), *other));
-    match alive.last() {
-        Some(newest) => {
-            move_to(sa, cx, *newest);
-            true
-        }
-        None => false,
-    }
+    move_to(sa, cx, best);
+    true
+}
+
+/// Which pair is to carry what another one carried, the best last. What is sent by a pair of which the peer does not
+/// have the answer yet is lost. One that will be deleted, or of which a collision may still be decided, would be left
+/// again at once. Of others the newest is the one that both ends move to.
+fn fitness(sa: &IkeSa, pair: &ChildState) -> (bool, bool, bool, ChildId) {
+    let peer_has_it = pair.answered.is_none();
+    let stays = !pair.is_redundant && !is_condemned(sa, pair.id);
+    let is_installed = pair.stage != Stage::Installing;
+    (peer_has_it, stays, is_installed, pair.id)
 }

@@ -1,6 +1,6 @@
 //! What time and traffic cause: rekeys at soft limits, ends at hard ones, moves and removals.
 
-use super::{delete, is_rekeying, left, settle};
+use super::{is_rekeying, left, settle};
 use crate::{
     child_sa::Stage,
     endpoint::{ChildId, RemoveReason, Use},
@@ -79,7 +79,7 @@ fn hard_limit(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
         RemoveReason::Deleted
     };
     sa.stop_child(cx, id, reason, "its hard lifetime is over");
-    if !delete::is_condemned(sa, id) {
+    if !settle::is_condemned(sa, id) {
         sa.tasks.push_front(Task::DeleteChildren(vec![id]));
     }
 }
