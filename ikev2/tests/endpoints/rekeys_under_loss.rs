@@ -62,6 +62,50 @@ fn rekeys(seed: u64, rounds: u64) {
     world.assert_no_frame_lost();
 }
 
+/// Two hosts side by side: messages take no longer than the data plane needs for a change.
+fn near() -> Path {
+    Path {
+        loss_per_mille: 20,
+        duplicates_per_mille: 5,
+        delay: (Duration::from_micros(50), Duration::from_micros(200)),
+    }
+}
+
+/// One rekey follows the other without a pause, as `tests/ikev2/measure-rekeys` asks for them.
+fn rekeys_without_pause(seed: u64, rounds: u64) {
+    let mut world = World::up(&Setup {
+        seed,
+        change: |connection| connection.schedule.first = Duration::from_millis(100),
+        ..Setup::default()
+    });
+    let mut random = SeededRandom::new(seed);
+    world.path = near();
+    world.slowness = Duration::from_millis(5);
+    world.frame_delay = Duration::from_micros(100);
+    world.send_frames(Duration::from_millis(1));
+    for _ in 0..rounds {
+        let host = random.below(2) as usize;
+        match random.chance(50) {
+            true => world.rekey_ike(host),
+            false => world.rekey_child(host),
+        }
+        world.run_for(Duration::from_millis(random.below(8)));
+    }
+    world.path = Path::GOOD;
+    world.run_for(Duration::from_secs(10));
+    world.stop_frames();
+    world.run_for(Duration::from_secs(100));
+    world.assert_agreement(1);
+    world.assert_no_frame_lost();
+}
+
+#[test]
+fn no_frame_is_lost_without_pauses() {
+    for seed in 0..seeds() / 10 {
+        rekeys_without_pause(seed, 3000);
+    }
+}
+
 #[test]
 fn no_frame_is_lost() {
     for seed in 0..seeds() / 10 {
