@@ -10,6 +10,11 @@ fn sha256() -> String {
     format!("-A hmac-sha2-256 {}", bytes("d4", 32))
 }
 
+/// Whose IV each packet carries, and a counter makes.
+fn gmac() -> String {
+    format!("-A aes-128-gmac {}", bytes("e6", 20))
+}
+
 fn sha256_esn() -> String {
     format!("-o esn {}", sha256())
 }
@@ -53,7 +58,7 @@ const OUTER_V6: Ends = ("2001:db8::1", "2001:db8::2");
 type Row = (Ends, &'static str, &'static str, fn() -> String);
 
 /// AH by itself in each shape, and bundles in every order that a policy may name.
-const WAYS: [(&str, Ends, &str, &[Row]); 9] = [
+const WAYS: [(&str, Ends, &str, &[Row]); 11] = [
     (
         "AH tunnel, IPv4 in IPv4",
         NETS,
@@ -127,6 +132,21 @@ const WAYS: [(&str, Ends, &str, &[Row]); 9] = [
             (HOSTS, "ah", "transport", sha256),
             (OUTER, "esp", "tunnel", cbc_sha1),
             (OUTER, "ah", "transport", sha256),
+        ],
+    ),
+    (
+        "AH tunnel by AES-GMAC, IPv4 in IPv6",
+        NETS,
+        "ah/tunnel/2001:db8::1-2001:db8::2/require",
+        &[(OUTER_V6, "ah", "tunnel", gmac)],
+    ),
+    (
+        "ESP then AH by AES-GMAC, both transport",
+        HOSTS,
+        "esp/transport//require ah/transport//require",
+        &[
+            (HOSTS, "esp", "transport", gcm),
+            (HOSTS, "ah", "transport", gmac),
         ],
     ),
 ];
