@@ -9,8 +9,8 @@ from measuring.statistics import interval, told
 
 def run(bench, kind, chosen):
     folder = bench.certificates(kind, chosen.count)
-    version = Charon(bench.right, f"{bench.folder}/charon", bench.cpus[1], chosen.charon_root).version()
     names = [chosen.only] if chosen.only else ["esplanade", "charon"]
+    version = charon_version(bench, chosen) if "charon" in names else None
     rates = {name: [] for name in names}
     shares = []
     for number in range(chosen.pairs):
@@ -35,6 +35,10 @@ def run(bench, kind, chosen):
     low, _ = interval(ratios)
     print(f"  ratio            {told(ratios, '{:.2f}')}; wanted {kind.factor}: {'met' if low >= kind.factor else 'NOT met'}")
     return 0 if low >= kind.factor else 1
+
+
+def charon_version(bench, chosen):
+    return Charon(bench.right, f"{bench.folder}/charon", bench.cpus[1], chosen.charon_root).version()
 
 
 def once(bench, kind, name, chosen, folder):
