@@ -36,6 +36,7 @@ const FIRST_PROTOCOL_KIND: u16 = 0x10;
 /// A socket that asks one of the kernel's protocols.
 pub(crate) struct NetlinkSocket {
     socket: Socket,
+    port: u32,
     next_number: u32,
     /// What was received last: answers of XFRM contain keys.
     datagram: Zeroizing<Vec<u8>>,
@@ -45,16 +46,23 @@ impl NetlinkSocket {
     /// Opens a socket for one protocol (NETLINK_ROUTE, NETLINK_XFRM, …).
     pub(crate) fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
-        socket.bind_auto()?;
+        let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
         // A refused request is not sent back with its keys. Kernels too old for explanations send none.
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
         Ok(Self {
             socket,
+            port,
             next_number: 1,
             datagram: Zeroizing::new(vec![0; MAX_DATAGRAM_BYTES]),
         })
+    }
+
+    /// The number by which the kernel's notifications name what this socket has changed. While the socket is open no
+    /// other of the same protocol has it.
+    pub(crate) fn port(&self) -> u32 {
+        self.port
     }
 
     /// Sends a request and reads each message of its answer. A list that changes meanwhile is requested again; if it

@@ -14,9 +14,9 @@ use dataplane::train::TrainKinds;
 use ipsec::Dropped;
 use ipsec::command::{PolicyReport, SaReport};
 use ipsec::database::{SaIndex, Snapshot};
-use ipsec::policy::{Action, Direction, Level, Template};
+use ipsec::policy::{Action, Direction, Level, Policy, Template};
 use ipsec::sa::Phase;
-use ipsec::sa::{Mode, SaConfig};
+use ipsec::sa::{Mode, Sa, SaConfig};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -183,29 +183,27 @@ pub(crate) fn peak_memory() -> u64 {
 /// The differences between two snapshots, as events.
 pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     let mut changes = Vec::new();
-    let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
-    let mut kept = HashMap::new();
     for sa in after.sas() {
         let name = || SaName::of(&sa.config);
-        match known.get(&sa.config.id) {
-            Some(old) if Arc::ptr_eq(&old.state, &sa.state) => {
-                kept.insert(sa.config.id, ());
-                if !Arc::ptr_eq(old, sa) {
-                    changes.push(What::SaUpdated(name()));
-                }
-            }
-            _ => changes.push(What::SaAdded(name())),
+        let old = before.find(&sa.config.id).map(|old| before.sa(old));
+        match old.filter(|old| Arc::ptr_eq(&old.state, &sa.state)) {
+            Some(old) if std::ptr::eq(old, &**sa) => {}
+            Some(_) => changes.push(What::SaUpdated(name())),
+            None => changes.push(What::SaAdded(name())),
         }
     }
-    let gone = before.sas().filter(|sa| !kept.contains_key(&sa.config.id));
+    let is_kept = |sa: &Arc<Sa>| {
+        let new = after.find(&sa.config.id).map(|new| after.sa(new));
+        new.is_some_and(|new| Arc::ptr_eq(&new.state, &sa.state))
+    };
+    let gone = before.sas().filter(|sa| !is_kept(sa));
     // Deletions first, then additions: an association deleted and added again is reported in that order.
     let mut all: Vec<_> = gone
         .map(|sa| What::SaDeleted(SaName::of(&sa.config)))
         .collect();
     all.append(&mut changes);
     for direction in [Direction::Out, Direction::In, Direction::Fwd] {
-        let old: HashMap<_, _> = before.policies(direction).collect();
-        let new: HashMap<_, _> = after.policies(direction).collect();
+        let (old, new) = differing(before.policies(direction), after.policies(direction));
         let gone = old.iter().filter(|(id, _)| !new.contains_key(*id));
         all.extend(gone.map(|(_, policy)| What::PolicyDeleted(PolicyName::of(policy))));
         let came = new
@@ -214,6 +212,24 @@ pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
         all.extend(came.map(|(_, policy)| What::PolicyAdded(PolicyName::of(policy))));
     }
     all
+}
+
+/// The policies of both lists, by number, but for those that begin and end both.
+fn differing<'a>(
+    before: impl Iterator<Item = (u32, &'a Arc<Policy>)>,
+    after: impl Iterator<Item = (u32, &'a Arc<Policy>)>,
+) -> (HashMap<u32, &'a Arc<Policy>>, HashMap<u32, &'a Arc<Policy>>) {
+    let (before, after): (Vec<_>, Vec<_>) = (before.collect(), after.collect());
+    let same = |(one, other): &(&(u32, &Arc<Policy>), &(u32, &Arc<Policy>))| {
+        one.0 == other.0 && Arc::ptr_eq(one.1, other.1)
+    };
+    let first = before.iter().zip(&after).take_while(same).count();
+    let (before, after) = (&before[first..], &after[first..]);
+    let both = before.iter().rev().zip(after.iter().rev());
+    let last = both.take_while(same).count();
+    let rest =
+        |list: &[(u32, &'a Arc<Policy>)]| list[..list.len() - last].iter().copied().collect();
+    (rest(before), rest(after))
 }
 
 /// Where a change has made one association carry traffic that another of a different kind could carry too: a sentence

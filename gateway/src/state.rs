@@ -36,7 +36,7 @@ use ipsec::database::Snapshot;
 use ipsec::sa::{Sa, SaConfig, SaId};
 use keeper::{Changed, Recalled};
 use record::Moment;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -297,11 +297,12 @@ fn changed<'a>(
     before: &'a Snapshot,
     after: &'a Snapshot,
 ) -> impl Iterator<Item = &'a Arc<Sa>> + use<'a> {
-    let known: HashMap<_, _> = before.sas().map(|sa| (sa.config.id, sa)).collect();
-    after.sas().filter(move |sa| {
-        let old = known.get(&sa.config.id);
-        !sa.config.is_negotiated && old.is_none_or(|old| !Arc::ptr_eq(old, sa))
-    })
+    let is_known = move |sa: &Arc<Sa>| {
+        let old = before.find(&sa.config.id);
+        old.is_some_and(|old| std::ptr::eq(before.sa(old), &**sa))
+    };
+    let kept = after.sas().filter(|sa| !sa.config.is_negotiated);
+    kept.filter(move |sa| !is_known(sa))
 }
 
 /// The command that has changed an association last.

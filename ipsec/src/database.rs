@@ -61,15 +61,27 @@ impl Database {
         now: u64,
         random: &mut dyn FnMut() -> u64,
     ) -> Result<Vec<Answer>, Refused> {
-        if commands.iter().all(Command::is_question) {
-            return self.draft.clone().apply_all(commands, now, random);
+        let (changed, answers) = self.clone().applied(commands, now, random)?;
+        if !commands.iter().all(Command::is_question) {
+            *self = changed;
         }
-        let mut draft = self.draft.clone();
-        let answers = draft.apply_all(commands, now, random)?;
-        draft.finish_updates();
-        self.draft = draft;
-        self.publish();
         Ok(answers)
+    }
+
+    /// A database that is to be changed, and is lost if any command is refused: as [`Database::apply`], without a
+    /// further copy.
+    pub fn applied(
+        mut self,
+        commands: &[Command],
+        now: u64,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Result<(Self, Vec<Answer>), Refused> {
+        let answers = self.draft.apply_all(commands, now, random)?;
+        if !commands.iter().all(Command::is_question) {
+            self.draft.finish_updates();
+            self.publish();
+        }
+        Ok((self, answers))
     }
 
     /// Sets the addresses of this host. True if they changed: then there is a new snapshot.

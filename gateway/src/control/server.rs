@@ -174,6 +174,11 @@ impl Server {
         client.deadline = None;
     }
 
+    /// Whether an event would be sent to anyone.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.clients.values().any(|client| client.listens)
+    }
+
     /// Sends an event to all listeners. One that reads too slowly is disconnected rather than waited for.
     pub(crate) fn publish(&mut self, answer: &Answer) {
         for client in self.clients.values_mut().filter(|client| client.listens) {

@@ -20,6 +20,8 @@ pub(crate) struct KernelMessage<'a> {
     pub kind: u16,
     /// The number of the request that it answers.
     pub number: u32,
+    /// The port of the socket whose request it answers, or whose change it tells of; 0 for a change of the kernel's.
+    pub port: u32,
     /// What follows the header.
     pub body: &'a [u8],
     /// NLM_F_…
@@ -82,6 +84,7 @@ impl<'a> Iterator for KernelMessages<'a> {
             kind: half(4),
             flags: half(6),
             number: word(8),
+            port: word(12),
             body: self.0.get(HEADER_BYTES..len)?,
         };
         self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();

@@ -176,7 +176,7 @@ impl<K: Kernel> Plane for OwnPlane<K> {
             draft.set_local_addresses(addresses);
         }
         let addresses = addresses.unwrap_or_default();
-        let answers = draft.apply(commands, (self.clock)(), &mut random)?;
+        let (draft, answers) = draft.applied(commands, (self.clock)(), &mut random)?;
         if commands.iter().all(Command::is_question) {
             return Ok(answers);
         }

@@ -160,38 +160,38 @@ impl<T: Tables> Installed<T> {
 
     /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step fails, can traffic pass unencrypted
     /// that the plan in force drops, nor, once this has succeeded, what `plan` drops.
-    pub(crate) fn enforce(&mut self, plan: &Plan) -> io::Result<()> {
-        if self.closed.is_none() && self.plan.as_ref() == Some(plan) {
-            return Ok(());
-        }
+    pub(crate) fn enforce(&mut self, plan: Plan) -> io::Result<()> {
+        let drops_as = |old: &Plan| self.closed.is_none() && old.drops_as(&plan);
         let closed = match &self.plan {
-            Some(old) if self.closed.is_none() && old.drops_as(plan) => {
-                // The barriers are the same for both: an association came or went, and its MTU with it.
-                let old = old.clone();
-                return self.lead_otherwise(&old, plan);
-            }
-            Some(old) => combined_plan(old, plan),
+            // The barriers are the same for both: an association came or went, and its MTU with it.
+            Some(old) if drops_as(old) => return self.lead_otherwise(plan),
+            Some(old) => combined_plan(old, &plan),
             None => plan.clone(),
         };
-        if let Err(error) = self.change(&closed, plan) {
+        if let Err(error) = self.change(&closed, &plan) {
             self.closed = Some(closed);
             // If the rollback fails, the watch repeats it; until then traffic of both plans is dropped.
             let _ = self.settle();
             return Err(error);
         }
-        self.plan = Some(plan.clone());
+        self.plan = Some(plan);
         self.closed = None;
         Ok(())
     }
 
+    /// The plan in force.
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
     /// Puts the routes of a plan that differ from those in force. What other programs have deleted is not looked for
     /// here: the watch restores it.
-    fn lead_otherwise(&mut self, before: &Plan, plan: &Plan) -> io::Result<()> {
-        let outcome = self.put_changed_routes(before, plan);
+    fn lead_otherwise(&mut self, plan: Plan) -> io::Result<()> {
+        let outcome = self.put_changed_routes(&plan);
         if outcome.is_ok() {
-            self.plan = Some(plan.clone());
+            self.plan = Some(plan);
         } else {
-            self.closed = Some(plan.clone());
+            self.closed = Some(plan);
             // If the rollback fails, the watch repeats it; until then the same traffic is dropped.
             let _ = self.settle();
         }

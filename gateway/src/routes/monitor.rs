@@ -8,7 +8,7 @@ use super::Site;
 use super::netlink::xfrm;
 use super::steering::OWNER;
 use crate::netlink_socket::listen;
-use crate::netlink_socket::message::messages;
+use crate::netlink_socket::message::{KernelMessage, messages};
 use netlink_sys::Socket;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
 use std::io;
@@ -25,7 +25,7 @@ const NFTABLES_GROUP: u32 = 7;
 const XFRM_POLICY_GROUP: u32 = 4;
 
 /// Longer messages are truncated, and then count as changes of the gateway's own objects.
-const MAX_MESSAGE_BYTES: usize = 32 << 10;
+pub(super) const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
 /// The sockets that receive the kernel's notifications.
 pub(crate) struct Monitor {
@@ -36,6 +36,8 @@ pub(crate) struct Monitor {
     xfrm: Option<Socket>,
     /// The name of the gateway's table, with a terminating zero byte.
     table: Vec<u8>,
+    /// Room for what is received: the main thread looks at every turn.
+    room: Vec<u8>,
 }
 
 /// What has happened since the last call.
@@ -59,6 +61,7 @@ impl Monitor {
             nftables: listen(NETLINK_NETFILTER, &[NFTABLES_GROUP]).ok(),
             xfrm: listen(NETLINK_XFRM, &[XFRM_POLICY_GROUP]).ok(),
             table,
+            room: vec![0; MAX_MESSAGE_BYTES],
         })
     }
 
@@ -74,44 +77,53 @@ impl Monitor {
         all.map(|socket| unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) })
     }
 
-    /// Reads all pending notifications.
-    pub(crate) fn take(&self) -> Notifications {
+    /// Reads all pending notifications. Routes that the connection of the port `own` has put or deleted are no news: it
+    /// has the kernel's answer. With many peers each change would otherwise cause a comparison.
+    pub(crate) fn take(&mut self, own: u32) -> Notifications {
         let mut news = Notifications::default();
-        read_all(&self.route, &mut news, |kind, body, news| match kind {
-            // RTM_NEWADDR, RTM_DELADDR
-            20 | 21 => news.addresses = true,
-            // RTM_NEWROUTE, RTM_DELROUTE: the sixth byte is the route's protocol.
-            24 | 25 => news.ours |= body.get(5).is_none_or(|owner| *owner == OWNER),
-            _ => news.ours = true,
-        });
+        let room = &mut self.room;
+        read_all(
+            &self.route,
+            room,
+            &mut news,
+            |message, news| match message.kind {
+                // RTM_NEWADDR, RTM_DELADDR
+                20 | 21 => news.addresses = true,
+                // RTM_NEWROUTE, RTM_DELROUTE: the sixth byte is the route's protocol.
+                24 | 25 if message.port == own => {}
+                24 | 25 => news.ours |= message.body.get(5).is_none_or(|owner| *owner == OWNER),
+                _ => news.ours = true,
+            },
+        );
         if let Some(socket) = &self.nftables {
             let table = &*self.table;
-            read_all(socket, &mut news, |_, body, news| {
+            read_all(socket, room, &mut news, |message, news| {
+                let body = message.body;
                 news.ours |= body.windows(table.len()).any(|bytes| bytes == table);
             });
         }
         if let Some(socket) = &self.xfrm {
-            read_all(socket, &mut news, |kind, body, news| {
-                news.ours |= xfrm::is_about(kind, body, OWNER);
+            read_all(socket, room, &mut news, |message, news| {
+                news.ours |= xfrm::is_about(message.kind, message.body, OWNER);
             });
         }
         news
     }
 }
 
-/// Calls `each` with the kind and body of every pending message.
+/// Calls `each` with every pending message. What does not fit into `room` is truncated.
 pub(super) fn read_all(
     socket: &Socket,
+    room: &mut [u8],
     news: &mut Notifications,
-    mut each: impl FnMut(u16, &[u8], &mut Notifications),
+    mut each: impl FnMut(&KernelMessage<'_>, &mut Notifications),
 ) {
-    let mut room = vec![0; MAX_MESSAGE_BYTES];
     loop {
-        match socket.recv(&mut &mut room[..], libc::MSG_TRUNC) {
-            Ok(len) if len > MAX_MESSAGE_BYTES => news.ours = true,
+        match socket.recv(&mut &mut *room, libc::MSG_TRUNC) {
+            Ok(len) if len > room.len() => news.ours = true,
             Ok(len) => {
                 for message in messages(&room[..len]) {
-                    each(message.kind, message.body, news);
+                    each(&message, news);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -132,7 +144,10 @@ mod tests {
     use crate::routes::DEFAULT_MARK;
     use crate::routes::netlink::Netlink;
     use crate::routes::plan::Family;
-    use crate::routes::steering::{RoutingRule, RuleAction};
+    use crate::routes::steering::{Route, RoutingRule, RuleAction};
+    use crate::routes::tables::Exits;
+    use ipsec::policy::Prefix;
+    use std::net::Ipv4Addr;
 
     fn site() -> Site {
         Site::new("esp0", None, DEFAULT_MARK).unwrap()
@@ -143,8 +158,8 @@ mod tests {
         let Ok(mut netlink) = Netlink::open() else {
             return;
         };
-        let monitor = Monitor::open(&site()).unwrap();
-        assert_eq!(monitor.take(), Notifications::default());
+        let mut monitor = Monitor::open(&site()).unwrap();
+        assert_eq!(monitor.take(netlink.port()), Notifications::default());
         let rule = RoutingRule {
             family: Family::V4,
             preference: 31_007,
@@ -158,14 +173,41 @@ mod tests {
         };
         netlink.add_rule(&rule).unwrap();
         netlink.delete_rule(&rule).unwrap();
-        assert!(monitor.take().ours);
-        assert_eq!(monitor.take(), Notifications::default());
+        assert!(monitor.take(netlink.port()).ours);
+        assert_eq!(monitor.take(netlink.port()), Notifications::default());
         // More than the queue holds, which is about 200 KB.
         for _ in 0..2000 {
             netlink.add_rule(&rule).unwrap();
             netlink.delete_rule(&rule).unwrap();
         }
-        assert!(monitor.take().lost);
-        assert_eq!(monitor.take(), Notifications::default());
+        assert!(monitor.take(netlink.port()).lost);
+        assert_eq!(monitor.take(netlink.port()), Notifications::default());
+    }
+
+    #[test]
+    fn a_route_is_news_unless_the_gateway_has_put_it() {
+        let (Ok(mut gateway), Ok(mut other)) = (Netlink::open(), Netlink::open()) else {
+            return;
+        };
+        let mut monitor = Monitor::open(&site()).unwrap();
+        let route = Route {
+            family: Family::V4,
+            destination: Prefix {
+                address: Ipv4Addr::new(198, 51, 100, 0).into(),
+                len: 24,
+            },
+            device: None,
+            mtu: None,
+            whole: false,
+            metric: 1024,
+        };
+        let (table, exits) = (site().table(), Exits::default());
+        gateway.put_route(table, &exits, &route).unwrap();
+        gateway.delete_route(table, &exits, &route).unwrap();
+        assert_eq!(monitor.take(gateway.port()), Notifications::default());
+        gateway.put_route(table, &exits, &route).unwrap();
+        monitor.take(gateway.port());
+        other.delete_route(table, &exits, &route).unwrap();
+        assert!(monitor.take(gateway.port()).ours);
     }
 }

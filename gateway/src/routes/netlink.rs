@@ -52,6 +52,11 @@ impl Netlink {
         Ok(Self { socket })
     }
 
+    /// The number by which notifications name what this connection has changed.
+    pub(crate) fn port(&self) -> u32 {
+        self.socket.port()
+    }
+
     /// The path of a marked packet from `source` to `destination`, by `device` if one is given.
     pub(crate) fn path(
         &mut self,

@@ -1,8 +1,12 @@
 //! What the kernel has to enforce, derived from the policies: data from which firewall, rules and routes are compiled.
 
+mod destinations;
+
+pub(crate) use destinations::{Destination, Fit};
+
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
 use ipsec::sa::Mode;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -34,38 +38,6 @@ pub(crate) struct Entry {
     pub whole: bool,
     /// The device of the peer whose traffic it is, if it is protected outbound traffic that has one.
     pub device: Option<Arc<str>>,
-}
-
-/// Size limit towards a destination.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Fit {
-    /// The largest packet, if known.
-    pub mtu: Option<u32>,
-    /// Whether larger ones are not fragmented before they are protected.
-    pub whole: bool,
-    /// The device into which the destination's own policies lead, if they agree.
-    pub device: Option<Arc<str>>,
-}
-
-impl Fit {
-    /// The limit that satisfies both; the device stays.
-    fn and(self, other: &Self) -> Self {
-        Self {
-            mtu: self.mtu.into_iter().chain(other.mtu).min(),
-            whole: self.whole && other.whole,
-            device: self.device,
-        }
-    }
-
-    /// Of two policies for one destination. Without a common device the gateway's first one takes their traffic: the
-    /// policies decide where it leaves.
-    fn beside(self, other: Self) -> Self {
-        let device = self.device.clone().filter(|_| self.device == other.device);
-        Self {
-            device,
-            ..self.and(&other)
-        }
-    }
 }
 
 /// Everything to enforce; each list is in the order in which policies are looked up.
@@ -219,53 +191,6 @@ impl Plan {
                 && entry.selector.source.contains(source)
                 && entry.selector.destination.contains(destination)
         })
-    }
-
-    /// The contents of the gateway's routing table: for each destination of protected traffic the largest packet that
-    /// fits. A destination inside a wider one also gets its limit and the reverse, because the kernel uses the longest
-    /// prefix only.
-    pub(crate) fn destinations(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
-        let own = self.own_fits();
-        let lens: BTreeSet<u8> = own.keys().map(|(_, _, len)| *len).collect();
-        let shared = own.keys().map(|&(family, address, len)| {
-            // Wider prefixes begin at this address masked to their length; prefixes inside it follow it in the map.
-            let wider = lens.range(..len).filter_map(|&len| {
-                let wider = masked(Prefix { address, len });
-                own.get(&(family, wider.address, len))
-            });
-            let inside = own
-                .range((family, address, len)..)
-                .take_while(|((_, other, _), _)| Prefix { address, len }.contains(*other));
-            let own = own.get(&(family, address, len)).cloned();
-            let fit = wider
-                .chain(inside.map(|(_, fit)| fit))
-                .fold(own.unwrap_or_default(), Fit::and);
-            ((family, address, len), fit)
-        });
-        shared.collect()
-    }
-
-    /// For each destination of protected traffic the limit of its own policies.
-    fn own_fits(&self) -> BTreeMap<(Family, IpAddr, u8), Fit> {
-        let mut own: BTreeMap<_, Fit> = BTreeMap::new();
-        for entry in &self.leaving {
-            let Some(family) = entry
-                .family()
-                .filter(|_| entry.verdict == Disposition::Protect)
-            else {
-                continue;
-            };
-            let Prefix { address, len } = entry.selector.destination;
-            let fit = Fit {
-                mtu: entry.mtu,
-                whole: entry.whole,
-                device: entry.device.clone(),
-            };
-            own.entry((family, address, len))
-                .and_modify(|before| *before = before.clone().beside(fit.clone()))
-                .or_insert(fit);
-        }
-        own
     }
 
     /// Whether traffic to some address of `prefix` is protected.

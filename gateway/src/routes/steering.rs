@@ -8,7 +8,7 @@
 //!   first + 999  end of the block: a rule without action, the target of `goto`
 //! ```
 
-use super::plan::{Disposition, Entry, Family, Plan};
+use super::plan::{Destination, Disposition, Entry, Family, Fit, Plan};
 use super::{PREFERENCES_PER_SITE, Site};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Upper};
@@ -196,17 +196,31 @@ pub(crate) fn routes(site: &Site, plan: &Plan) -> Vec<Route> {
     let Some(tun) = site.tun().map(Arc::<str>::from) else {
         return routes;
     };
-    for ((family, address, len), fit) in plan.destinations() {
-        routes.push(Route {
-            family,
-            destination: Prefix { address, len },
-            whole: fit.whole && fit.mtu.is_some(),
-            device: Some(fit.device.unwrap_or_else(|| Arc::clone(&tun))),
-            mtu: fit.mtu,
-            metric: 1024,
-        });
-    }
+    let destinations = plan.destinations().into_iter();
+    routes.extend(destinations.map(|destination| route_to(destination, &tun)));
     routes
+}
+
+/// The routes of `plan` that differ from those of `before`, a plan that drops the same.
+pub(crate) fn changed_routes(site: &Site, before: &Plan, plan: &Plan) -> Vec<Route> {
+    let Some(tun) = site.tun().map(Arc::<str>::from) else {
+        return Vec::new();
+    };
+    let changed = plan.changed_destinations(before).into_iter();
+    changed
+        .map(|destination| route_to(destination, &tun))
+        .collect()
+}
+
+fn route_to(((family, address, len), fit): (Destination, Fit), tun: &Arc<str>) -> Route {
+    Route {
+        family,
+        destination: Prefix { address, len },
+        whole: fit.whole && fit.mtu.is_some(),
+        device: Some(fit.device.unwrap_or_else(|| Arc::clone(tun))),
+        mtu: fit.mtu,
+        metric: 1024,
+    }
 }
 
 #[cfg(test)]

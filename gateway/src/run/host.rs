@@ -20,7 +20,7 @@ use crate::memory;
 use crate::plane::{Kernel, Unsupported};
 use crate::routes::Site;
 use crate::routes::installed::Installed;
-use crate::routes::plan::{self, Plan, Senders};
+use crate::routes::plan::{self, Senders};
 use arc_swap::ArcSwap;
 use dataplane::dummy;
 use dataplane::io::udp::FirstSocket;
@@ -46,7 +46,6 @@ pub(super) struct Host {
     paths: PmtuCache,
     databases: Databases,
     outside: OuterNetwork,
-    plan: Option<Plan>,
     /// The user of the gateway's sockets, for the drop rules.
     senders: Senders,
     /// This host's addresses, as last read.
@@ -93,7 +92,6 @@ impl Host {
             paths,
             databases,
             outside,
-            plan: None,
             senders: senders::of_this_process(warn),
             local: Vec::new(),
             nat_keepalives: NatKeepalives::default(),
@@ -240,7 +238,8 @@ impl Host {
     /// The devices to IPv4 peers whose own address is protected too.
     pub(super) fn devices_to_gateway_peers(&mut self) -> BTreeSet<String> {
         let mark = self.installed.site().outside_mark();
-        let peers = self.plan.iter().flat_map(|plan| plan.gateway_peers.clone());
+        let peers = self.installed.plan().map(|plan| &plan.gateway_peers);
+        let peers = peers.into_iter().flatten().copied();
         let peers: Vec<_> = peers.filter(|(source, _)| source.is_ipv4()).collect();
         let netlink = self.installed.netlink();
         let mut device = |(source, destination)| {
@@ -288,7 +287,8 @@ impl Host {
     /// Warns if the host does not forward packets of the tunnel.
     pub(super) fn warn_about_host(&self) {
         // Without a TUN device the kernel forwards nothing for us.
-        if let Some(plan) = self.plan.as_ref().filter(|_| self.forward().is_none()) {
+        let plan = self.installed.plan();
+        if let Some(plan) = plan.filter(|_| self.forward().is_none()) {
             // A single address as destination is most likely this host's own.
             let forwards = |family| {
                 plan.passing.iter().any(|entry| {
@@ -366,9 +366,7 @@ impl Kernel for Host {
         // The plan holds selectors and addresses, no keys.
         memory::without_keys(|| {
             let plan = self.plan(snapshot, &needs);
-            self.installed.enforce(&plan)?;
-            self.plan = Some(plan);
-            io::Result::Ok(())
+            self.installed.enforce(plan)
         })?;
         // The new plan is in force, so this error is only a warning; the next check of addresses tries again.
         let netlink = self.installed.netlink();

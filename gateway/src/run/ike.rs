@@ -14,6 +14,7 @@ mod key_log;
 mod networks;
 mod peers;
 mod policies;
+mod rest;
 mod selectors;
 mod settings;
 mod status;

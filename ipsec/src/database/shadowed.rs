@@ -82,6 +82,9 @@ pub(super) fn nat_conflict<'a>(
     mut others: impl Iterator<Item = &'a Sa>,
 ) -> Option<&'a SaConfig> {
     let ports = new.encapsulation?;
+    if new.mode == Mode::Tunnel {
+        return None;
+    }
     let clashes = |sa: &&Sa| {
         let known = &sa.config;
         known.id != new.id
@@ -89,7 +92,6 @@ pub(super) fn nat_conflict<'a>(
             && known.interface == new.interface
             && modes_meet(known.mode, new.mode)
             && known.mode != Mode::Tunnel
-            && new.mode != Mode::Tunnel
             && known.encapsulation.is_some_and(|known| known != ports)
             && sa.is_alive()
     };

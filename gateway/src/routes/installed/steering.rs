@@ -65,12 +65,12 @@ impl<T: Tables> Installed<T> {
         Ok(())
     }
 
-    /// Puts the routes that differ from those of `before`, which lead to the same destinations.
-    pub(super) fn put_changed_routes(&mut self, before: &Plan, plan: &Plan) -> io::Result<()> {
-        let wanted = steering::routes(&self.site, plan);
-        let before = steering::routes(&self.site, before);
-        let mut changed = lacking(&wanted, &before).peekable();
-        if changed.peek().is_none() {
+    /// Puts the routes of a plan that drops the same as the one in force and leads some of it otherwise.
+    pub(super) fn put_changed_routes(&mut self, plan: &Plan) -> io::Result<()> {
+        let before = self.plan.as_ref();
+        let changed = before.map(|before| steering::changed_routes(&self.site, before, plan));
+        let changed = changed.unwrap_or_default();
+        if changed.is_empty() {
             return Ok(());
         }
         let exits = self.exits()?;
@@ -78,8 +78,8 @@ impl<T: Tables> Installed<T> {
             let device = route.device.as_ref();
             device.is_none_or(|name| exits.contains_key(name))
         };
+        let mut changed = changed.iter().filter(leads_somewhere);
         changed
-            .filter(leads_somewhere)
             .try_for_each(|route| self.tables.put_route(self.site.table(), &exits, route))
             .map_err(explain)
     }

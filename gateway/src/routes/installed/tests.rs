@@ -233,7 +233,7 @@ fn changes() -> Vec<(Plan, Plan)> {
 fn settled(old: &Plan) -> (Host, Installed<Host>) {
     let host = Host::default();
     let mut installed = host.installed();
-    installed.enforce(old).unwrap();
+    installed.enforce(old.clone()).unwrap();
     host.model().held = vec![old.clone()];
     host.model().steps = 0;
     (host, installed)
@@ -270,7 +270,7 @@ fn assert_closed(host: &Host, outcome: &io::Result<()>) {
 fn a_change_is_closed_before_it_leads_elsewhere_and_open_last() {
     for (old, new) in changes() {
         let (host, mut installed) = settled(&old);
-        let outcome = installed.enforce(&new);
+        let outcome = installed.enforce(new.clone());
         assert_closed(&host, &outcome);
         outcome.unwrap();
         assert_in_force(&host, &mut installed, &new);
@@ -290,7 +290,7 @@ fn where_only_sizes_change_routes_are_put_alone_and_put_back_if_one_is_refused()
     for step in 1.. {
         let (host, mut installed) = settled(&old);
         host.model().refuses = Some(Refuses::Only(step));
-        let outcome = installed.enforce(&new);
+        let outcome = installed.enforce(new.clone());
         assert_closed(&host, &outcome);
         assert_eq!(installed.missing().unwrap(), Vec::<String>::new());
         let wanted = if outcome.is_ok() { &new } else { &old };
@@ -318,7 +318,7 @@ fn a_change_refused_at_any_step_is_taken_back_and_lets_nothing_pass_meanwhile() 
         for step in 1.. {
             let (host, mut installed) = settled(&old);
             host.model().refuses = Some(Refuses::Only(step));
-            let outcome = installed.enforce(&new);
+            let outcome = installed.enforce(new.clone());
             assert_closed(&host, &outcome);
             if outcome.is_ok() {
                 assert_in_force(&host, &mut installed, &new);
@@ -337,7 +337,7 @@ fn where_taking_back_is_refused_too_it_stays_closed_until_that_works() {
         for step in 1.. {
             let (host, mut installed) = settled(&old);
             host.model().refuses = Some(Refuses::From(step));
-            let outcome = installed.enforce(&new);
+            let outcome = installed.enforce(new.clone());
             if outcome.is_ok() {
                 break;
             }

@@ -146,3 +146,32 @@ fn a_destination_inside_another_shares_the_smaller_limit() {
     let limits: Vec<_> = fits.map(|fit| fit.mtu).collect();
     assert_eq!(limits, [Some(1300), Some(1300), Some(1200)]);
 }
+
+#[test]
+fn what_has_changed_is_the_difference_of_all_destinations() {
+    let all = [
+        "0.0.0.0/0",
+        "10.0.0.0/8",
+        "10.2.0.0/16",
+        "10.2.0.9/32",
+        "10.3.0.0/16",
+        "11.0.0.0/8",
+    ];
+    let plan = |limits: u32| {
+        let mut plan = Plan::default();
+        for (number, destination) in all.iter().enumerate() {
+            let mut one = entry("0.0.0.0/0", destination, Upper::Any, Disposition::Protect);
+            one.mtu = [None, Some(1400), Some(1300), Some(1400 + number as u32)]
+                [(limits >> (2 * number) & 3) as usize];
+            plan.leaving.push(one);
+        }
+        plan
+    };
+    for seed in 0..2000_u32 {
+        let (old, new) = (plan(seed.wrapping_mul(40_503)), plan(seed * 7));
+        let before = old.destinations();
+        let mut wanted = new.destinations();
+        wanted.retain(|destination, fit| before[destination] != *fit);
+        assert_eq!(new.changed_destinations(&old), wanted, "{seed}");
+    }
+}

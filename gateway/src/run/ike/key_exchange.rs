@@ -2,6 +2,7 @@
 
 use super::key_log::KeyLog;
 use super::peers::Peers;
+use super::rest::Rest;
 use super::settings::{configuration, secrets};
 use crate::config::ConfiguredPeer;
 use crate::control::ClientId;
@@ -48,6 +49,8 @@ pub(crate) struct KeyExchange {
     moving: Vec<(Instant, ChildId)>,
     /// Whether a round of messages ended before all that had come were handled.
     pub(crate) has_more: bool,
+    /// During it messages wait.
+    rest: Rest,
     /// Where keys are written for Wireshark, if that was asked for.
     pub(crate) key_log: Option<KeyLog>,
     processes: Processes,
@@ -105,6 +108,7 @@ impl KeyExchange {
             leaving: Vec::new(),
             moving: Vec::new(),
             has_more: false,
+            rest: Rest::default(),
             key_log,
             processes,
             link: None,
@@ -140,9 +144,22 @@ impl KeyExchange {
         self.has_started() || !self.configured.is_empty()
     }
 
-    /// Readable when the ike process has sent something.
+    /// Readable when the ike process has sent something. None while messages wait.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.link.as_ref().map(AsFd::as_fd)
+        let link = self.link.as_ref().filter(|_| !self.rests());
+        link.map(AsFd::as_fd)
+    }
+
+    /// Whether messages wait, because a change was made just now.
+    pub(crate) fn rests(&self) -> bool {
+        self.rest.end(Instant::now()).is_some()
+    }
+
+    /// Lets messages wait after a change, unless more are there than one change does.
+    pub(crate) fn rest_after(&mut self, took: Duration) {
+        if !self.has_more {
+            self.rest = Rest::after(took, Instant::now());
+        }
     }
 
     /// Whether the processes run.
@@ -238,6 +255,7 @@ impl KeyExchange {
             .chain(leaving)
             .chain(self.restart_at)
             .chain(self.has_more.then(Instant::now))
+            .chain(self.rest.end(Instant::now()))
             .chain(first_packet);
         all.min()
     }

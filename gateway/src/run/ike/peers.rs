@@ -338,7 +338,7 @@ impl Peers {
             .filter(|(key, policy)| after.policies.get(key) != Some(policy))
             .map(|(_, policy)| policy)
             .collect();
-        news.sort_by_key(|policy| crate::events::selector_text(&policy.selector));
+        news.sort_by_cached_key(|policy| crate::events::selector_text(&policy.selector));
         commands.extend(news.into_iter().cloned().map(Command::UpdatePolicy));
         let gone = after
             .policies

@@ -12,6 +12,7 @@ use crate::run::host::Host;
 use crate::run::source::Content;
 use dataplane::clock::now;
 use ipsec::database::Snapshot;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 impl Gateway {
@@ -104,21 +105,45 @@ impl Gateway {
         work: impl FnOnce(&mut OwnPlane<Host>) -> R,
     ) -> (R, Vec<String>) {
         let before = self.snapshot();
+        let outcome = self.change_and_report(&before, work);
+        // Names of associations are no keys.
+        let rivals = memory::without_keys(|| report::rivals(&before, &self.snapshot()));
+        self.complete(before);
+        (outcome, rivals)
+    }
+
+    /// The same for the child SAs of IKE, whose policies name the one that carries.
+    pub(super) fn change_for_ike<R>(&mut self, work: impl FnOnce(&mut OwnPlane<Host>) -> R) -> R {
+        let before = self.snapshot();
+        let outcome = self.change_and_report(&before, work);
+        self.complete(before);
+        outcome
+    }
+
+    fn change_and_report<R>(
+        &mut self,
+        before: &Snapshot,
+        work: impl FnOnce(&mut OwnPlane<Host>) -> R,
+    ) -> R {
         let outcome = work(&mut self.plane);
         self.relax_rp_filter();
         // Names of associations and policies are no keys.
-        let rivals = memory::without_keys(|| {
-            self.report_changes(&before);
-            report::rivals(&before, &self.snapshot())
-        });
+        memory::without_keys(|| self.report_changes(before));
+        outcome
+    }
+
+    /// What was removed has gone when this returns.
+    fn complete(&mut self, before: Arc<Snapshot>) {
         drop(before);
         self.plane.drain();
         self.warn_of_unlocked_keys();
-        (outcome, rivals)
     }
 
     /// Sends an event for each association and policy that has changed.
     fn report_changes(&mut self, before: &Snapshot) {
+        if !self.server.has_listeners() {
+            return;
+        }
         let after = self.snapshot();
         for what in report::changes(before, &after) {
             self.report_event(what);

@@ -13,7 +13,8 @@ use std::time::Instant;
 
 impl Gateway {
     pub(super) fn handle_notifications(&mut self) {
-        let news = self.monitor.take();
+        let own = self.plane.kernel().installed().netlink().port();
+        let news = self.monitor.take(own);
         self.addresses_changed |= news.addresses || news.lost;
         if news.ours || news.addresses || news.lost {
             self.reach_new_devices();

@@ -90,9 +90,12 @@ impl Gateway {
 
     /// Handles what the ike process has sent: first all that changes the databases, then the news of it.
     pub(super) fn hear_ike(&mut self) {
-        let (mut asked, mut others) = (Vec::new(), Vec::new());
+        let (mut asked, mut others, mut told) = (Vec::new(), Vec::new(), String::new());
         let mut lost = None;
         let mut count = 0;
+        if self.ike.as_ref().is_some_and(KeyExchange::rests) {
+            return;
+        }
         while count < MAX_MESSAGES_PER_ROUND {
             let Some(ike) = self.ike.as_mut().filter(|ike| ike.runs()) else {
                 break;
@@ -104,7 +107,7 @@ impl Gateway {
                 Ok(Some(FromIke::Event(event @ Event::Moved { .. }))) => {
                     // It moves what was installed before it, and what comes behind it is at the new address.
                     self.change_as_asked(&std::mem::take(&mut asked));
-                    self.take_event(event);
+                    self.take_event(event, &mut told);
                 }
                 Ok(Some(other)) => others.push(other),
                 Ok(None) => break,
@@ -126,20 +129,25 @@ impl Gateway {
                 self.log_keys(|log| log.add_child(child));
             }
         }
+        let began = Instant::now();
         self.change_as_asked(&asked);
+        if let Some(ike) = self.ike.as_mut().filter(|_| !asked.is_empty()) {
+            ike.rest_after(began.elapsed());
+        }
         drop(asked);
         for message in others {
-            self.take_message(message);
+            self.take_message(message, &mut told);
         }
+        eprint!("{told}");
         if let Some(why) = lost {
             self.lose_ike(&why);
         }
         memory::wipe_stack();
     }
 
-    fn take_message(&mut self, message: FromIke) {
+    fn take_message(&mut self, message: FromIke, told: &mut String) {
         match message {
-            FromIke::Event(event) => self.take_event(event),
+            FromIke::Event(event) => self.take_event(event, told),
             FromIke::Report { token, peers, .. } => self.answer_report(token, &peers),
             FromIke::Why { token, story } => self.answer_why(token, story.as_ref()),
             FromIke::LogKeys(keys) => self.log_keys(|log| log.add_ike(&keys)),
@@ -165,12 +173,13 @@ impl Gateway {
         self.change_as_asked(&asked);
     }
 
-    fn take_event(&mut self, event: Event) {
+    /// Reports an event, and appends its line of the log to `told`.
+    fn take_event(&mut self, event: Event, told: &mut String) {
         if let Event::Moved { peer, children, .. } = &event {
             self.move_children(&peer.connection, children, peer.remote);
         }
         let what = what(event);
-        eprintln!("esplanade: {what}");
+        *told += &format!("esplanade: {what}\n");
         self.answer_event(&what);
         self.report_event(what);
     }

@@ -2,7 +2,7 @@
 //! that found nothing missing, and every ten seconds.
 
 use crate::netlink_socket::listen;
-use crate::routes::monitor::read_all;
+use crate::routes::monitor::{MAX_MESSAGE_BYTES, read_all};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::collections::BTreeSet;
@@ -45,10 +45,14 @@ impl DeviceNotifications {
         let mut all = crate::routes::monitor::Notifications::default();
         let (gone, changed) = (&mut self.gone, &mut self.changed);
         let mut any = false;
-        read_all(&self.socket, &mut all, |kind, body, _| {
+        let mut room = vec![0; MAX_MESSAGE_BYTES];
+        read_all(&self.socket, &mut room, &mut all, |message, _| {
             any = true;
-            let index = body.get(4..8).and_then(|bytes| bytes.try_into().ok());
-            if let (RTM_DELLINK, Some(index)) = (kind, index) {
+            let index = message
+                .body
+                .get(4..8)
+                .and_then(|bytes| bytes.try_into().ok());
+            if let (RTM_DELLINK, Some(index)) = (message.kind, index) {
                 gone.insert(u32::from_ne_bytes(index));
             }
         });

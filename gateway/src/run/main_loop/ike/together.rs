@@ -57,7 +57,7 @@ impl Gateway {
         if commands.is_empty() {
             return Ok(());
         }
-        let (outcome, _) = self.change(|plane| plane.apply(&commands).map(drop));
+        let outcome = self.change_for_ike(|plane| plane.apply(&commands).map(drop));
         outcome.map_err(|refused| {
             ike.peers.take_back(replaced);
             refused.reason.to_string()
