@@ -6,7 +6,7 @@ mod lab;
 mod manual;
 
 use crate::setkey_cli;
-use crate::{arm, capture, ike, init, run, speed, tune};
+use crate::{arm, capture, hooks, ike, init, run, speed, tune};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io;
 use std::path::PathBuf;
@@ -118,6 +118,9 @@ enum Command {
     /// A process of a gateway that keys by IKE: secrets
     #[command(hide = true)]
     IkeKeys(ike::ProcessOptions),
+    /// A process of a gateway with hooks: runs them
+    #[command(hide = true)]
+    HookRunner(ike::ProcessOptions),
     /// Print completions for a shell
     #[command(hide = true)]
     Completions {
@@ -157,6 +160,7 @@ pub fn main() -> ExitCode {
         Command::IkeStarter(options) => ike::starter(options),
         Command::IkeProcess(options) => ike::ike_process(options),
         Command::IkeKeys(options) => ike::key_process(options),
+        Command::HookRunner(options) => hooks::hook_runner(options),
         Command::Man { folder } => manual::man(&Program::command(), folder.as_deref()),
         Command::Completions { shell } => manual::completions(&mut Program::command(), shell),
     };

@@ -16,6 +16,7 @@ mod difference;
 mod files;
 mod findings;
 mod gateway_options;
+mod hooks;
 mod keys;
 mod network;
 mod numbers;
@@ -31,8 +32,9 @@ mod units;
 pub(crate) use checked::{Config, ConfiguredPeer, Credential, Mode};
 pub(crate) use difference::difference;
 use gateway_options::GatewayOptions;
+pub(crate) use hooks::{ConfiguredHooks, HookCommand};
 pub(crate) use network::network;
-pub(crate) use summary::summary;
+pub(crate) use summary::{network_text as traffic_text, summary};
 
 use crate::failure::Failure;
 use crate::file_path::folder_of;
@@ -44,6 +46,7 @@ use findings::Findings;
 use ipsec::setkey::{Names, Problem, Span};
 use std::cell::RefCell;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 use surroundings::Surroundings;
@@ -100,6 +103,7 @@ fn load_for(
             user: &user,
             folders: &folders,
             is_reload,
+            owner: found.uid(),
         },
         resolve,
         aes_is_fast: aes_is_fast(),
@@ -143,7 +147,7 @@ fn read(name: &str, text: &str, around: &Surroundings<'_>) -> Result<Config, Vec
     let places: Vec<_> = tables.iter().map(|(title, _)| title.at).collect();
     let peers: Vec<_> = (1..)
         .zip(tables)
-        .map(|(number, named)| peer::read(named, number, around))
+        .map(|(number, named)| peer::read(named, number, around, &gateway.hooks))
         .collect();
     together::check(&peers, &places, &gateway, &findings);
     if peers.is_empty() && gateway.setkey.is_empty() && findings.is_clean() {

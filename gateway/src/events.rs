@@ -1,8 +1,11 @@
 //! Events of associations and policies, sent to every client that listens (`esplanade events`).
 
 mod peers;
+mod selector;
 
-use ipsec::policy::{Direction, Policy, Prefix, Selector, Upper};
+pub(crate) use selector::selector_text;
+
+use ipsec::policy::{Direction, Policy};
 use ipsec::sa::{Protocol, SaConfig, SaId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -165,6 +168,24 @@ pub(crate) enum What {
         /// Why, and what happens next.
         reason: String,
     },
+    /// A hook of a peer has ended, or could not run.
+    HookEnded {
+        /// The peer's name.
+        name: String,
+        /// `on_up` or `on_down`.
+        hook: String,
+        /// The program with its arguments.
+        program: String,
+        /// How it ended, with the last that it wrote to its standard error.
+        result: String,
+        /// Whether it did not do what it should.
+        failed: bool,
+    },
+    /// The process that runs hooks has ended.
+    HooksLost {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The gateway is stopping.
     Stopping,
 }
@@ -236,48 +257,6 @@ pub(crate) fn direction_name(direction: Direction) -> &'static str {
         Direction::Out => "out",
         Direction::In => "in",
         Direction::Fwd => "fwd",
-    }
-}
-
-/// A selector as setkey's `spdadd` writes it.
-pub(crate) fn selector_text(selector: &Selector) -> String {
-    let port = |port: Option<u16>| port.map_or_else(|| "any".to_owned(), |port| port.to_string());
-    let (source, destination, upper) = match selector.upper {
-        Upper::Any => (None, None, "any".to_owned()),
-        Upper::Ports {
-            source_port,
-            destination_port,
-        } => (source_port, destination_port, "any".to_owned()),
-        Upper::Protocol {
-            number,
-            source_port,
-            destination_port,
-        } => (source_port, destination_port, upper_name(number)),
-        Upper::Icmp { number, kind, code } => {
-            let fact = |fact: Option<u8>| port(fact.map(u16::from));
-            let upper = match (kind, code) {
-                (None, None) => upper_name(number),
-                (kind, code) => format!("{} {},{}", upper_name(number), fact(kind), fact(code)),
-            };
-            (None, None, upper)
-        }
-    };
-    let side =
-        |prefix: &Prefix, number| format!("{}/{}[{}]", prefix.address, prefix.len, port(number));
-    format!(
-        "{} {} {upper}",
-        side(&selector.source, source),
-        side(&selector.destination, destination)
-    )
-}
-
-fn upper_name(number: u8) -> String {
-    match number {
-        1 => "icmp".to_owned(),
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        58 => "icmp6".to_owned(),
-        number => number.to_string(),
     }
 }
 
@@ -357,7 +336,9 @@ impl fmt::Display for What {
             | Self::ChildDown { .. }
             | Self::Rekeyed { .. }
             | Self::PeerMoved { .. }
-            | Self::IkeLost { .. } => self.of_peers(f),
+            | Self::IkeLost { .. }
+            | Self::HookEnded { .. }
+            | Self::HooksLost { .. } => self.of_peers(f),
             Self::Stopping => f.write_str("the gateway stops"),
         }
     }

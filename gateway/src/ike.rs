@@ -27,9 +27,10 @@ mod starter;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use channel::Channel;
 pub(crate) use ike_process::ike_process;
-pub(crate) use inherited::ProcessOptions;
+pub(crate) use inherited::{ProcessOptions, settle_without_descriptors};
 pub(crate) use key_process::key_process;
 pub(crate) use link::Link;
 pub(crate) use processes::{Processes, Setup, StartError};
-pub(crate) use starter::starter;
+pub(crate) use starter::{own_program, starter};

@@ -22,6 +22,7 @@ pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod file_path;
 pub(crate) mod handover;
+pub(crate) mod hooks;
 pub(crate) mod ike;
 pub(crate) mod init;
 pub(crate) mod key_access;

@@ -118,6 +118,7 @@ pub(crate) fn confine_child(calls: Option<ChildCalls>, warn: &Warn) -> io::Resul
     set_no_new_privs(true)?;
     let Some(calls) = calls else { return Ok(()) };
     let files = match calls {
+        ChildCalls::Hooks => return confine_hooks(warn),
         ChildCalls::Starter => AllowedFiles::to_start_programs(),
         ChildCalls::Ike | ChildCalls::Keys => AllowedFiles::default(),
     };
@@ -126,6 +127,43 @@ pub(crate) fn confine_child(calls: Option<ChildCalls>, warn: &Warn) -> io::Resul
         warn(&format!("system calls are not filtered: {why}"));
     }
     Ok(())
+}
+
+/// Hooks are programs of the administrator, who chooses what they need: they may do what their user may, but for calls
+/// that no program without privileges needs, and signals to other processes than hooks.
+fn confine_hooks(warn: &Warn) -> io::Result<()> {
+    if let Err(why) = files::keep_signals_inside() {
+        warn(&format!(
+            "hooks can send signals to other processes of their user: {why} (Landlock needs kernel 6.12 for this)"
+        ));
+    }
+    if let Err(why) = system_calls::hold_child_to(ChildCalls::Hooks) {
+        warn(&format!("system calls of hooks are not filtered: {why}"));
+    }
+    Ok(())
+}
+
+/// What a hook may use at most of the host: a limit that is lower already stays.
+pub(crate) fn limit_hooks() {
+    for (resource, most) in [
+        (Resource::Cpu, 30),
+        (Resource::Data, 1 << 30),
+        (Resource::Fsize, 1 << 30),
+        (Resource::Memlock, 1 << 16),
+        (Resource::Nofile, 256),
+        (Resource::Nproc, 4096),
+    ] {
+        let before = getrlimit(resource).maximum;
+        let most = Some(before.map_or(most, |before| most.min(before)));
+        // Lowering a limit does not fail.
+        let _ = setrlimit(
+            resource,
+            Rlimit {
+                current: most,
+                maximum: most,
+            },
+        );
+    }
 }
 
 /// Gives up access to all files but these.

@@ -44,7 +44,7 @@ use crate::config::{ConfiguredPeer, Mode};
 use crate::control::{self, Folder, Server, SetkeyText};
 use crate::failure::Failure;
 use crate::handover::Inheritance;
-use crate::ike::{Processes, Setup};
+use crate::ike::{ProcessOptions, Processes, Setup};
 use crate::memory;
 use crate::plane::OwnPlane;
 use crate::privileges;
@@ -57,7 +57,7 @@ use dataplane::pipeline::cpu_time;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
 use host::Host;
-use ike::{KeyExchange, KeyLog};
+use ike::{Hooks, KeyExchange, KeyLog};
 use main_loop::Gateway;
 use source::Source;
 use std::path::PathBuf;
@@ -191,6 +191,10 @@ fn key_exchange(
         return Ok(None);
     };
     check_devices(&peers, site.forward())?;
+    let process_options = ProcessOptions {
+        no_privilege_drop: options.no_privilege_drop,
+    };
+    let hooks = Hooks::start(&peers, options.hook_user.as_deref(), process_options)?;
     let mut processes = Processes::prepare(Setup {
         mark: site.outside_mark(),
         opener: outside.opener.clone(),
@@ -203,7 +207,7 @@ fn key_exchange(
         processes.open_sockets(|_| FirstSocket::Ike)?;
     }
     let key_log = options.key_log.as_deref().map(KeyLog::open).transpose()?;
-    Ok(Some(KeyExchange::new(processes, peers, key_log)))
+    Ok(Some(KeyExchange::new(processes, peers, key_log, hooks)))
 }
 
 /// A gateway without a TUN device has none for a peer either.

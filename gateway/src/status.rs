@@ -7,7 +7,7 @@ mod table;
 mod units;
 
 pub(crate) use explained::{Correction, DecidingPolicy, Explained, FindingStatus, SaOnPath};
-pub(crate) use peers::{ChildStatus, IkeSaStatus, PeerStatus};
+pub(crate) use peers::{ChildStatus, HookStatus, IkeSaStatus, PeerStatus};
 
 use crate::events::SaName;
 use serde::{Deserialize, Serialize};
@@ -123,6 +123,9 @@ pub(crate) struct IkeStatus {
     /// What is wrong with them.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// What is wrong with all hooks of peers.
+    #[serde(default)]
+    pub hook_trouble: Option<String>,
     /// The folder that keys are written to.
     #[serde(default)]
     pub key_log: Option<String>,

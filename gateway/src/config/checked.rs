@@ -2,6 +2,7 @@
 //! device.
 
 use super::gateway_options::GatewayOptions;
+use super::hooks::ConfiguredHooks;
 use ikev2::certificate::Revocation;
 use ikev2::connection::Connection;
 use ipsec::suite::Secret;
@@ -28,6 +29,8 @@ pub(crate) struct ConfiguredPeer {
     pub(crate) trust: Option<TrustFiles>,
     /// How traffic gets into the tunnel.
     pub(crate) mode: Mode,
+    /// What runs when it is up or down.
+    pub(crate) hooks: ConfiguredHooks,
 }
 
 /// What this side proves its identity by.

@@ -27,6 +27,8 @@ pub(super) struct Files<'a> {
     pub(super) folders: &'a RefCell<BTreeSet<PathBuf>>,
     /// Whether a running gateway reads, which can reach some folders alone.
     pub(super) is_reload: bool,
+    /// The owner of the configuration.
+    pub(super) owner: u32,
 }
 
 impl Files<'_> {

@@ -3,6 +3,7 @@
 
 use super::files::Files;
 use super::findings::Findings;
+use super::hooks::{self, ConfiguredHooks};
 use super::keys;
 use super::table::Table;
 use crate::run::{RunOptions, key_log_warning};
@@ -28,6 +29,8 @@ pub(crate) struct GatewayOptions {
     pub(crate) setkey: Vec<PathBuf>,
     /// Folders that stay readable for a reload: those of `files`, and those of all files that the configuration names.
     pub(crate) folders: BTreeSet<PathBuf>,
+    /// The hooks of peers that have none of their own.
+    pub(crate) hooks: ConfiguredHooks,
     /// The other options, as they would stand on the command line of `esplanade run`.
     pub(crate) arguments: Vec<String>,
 }
@@ -37,8 +40,12 @@ pub(super) fn read(table: Table<'_>, files: &Files<'_>) -> GatewayOptions {
     table.only(&keys::GATEWAY, "[gateway]");
     let findings = table.findings();
     let command = command();
-    let mut options = GatewayOptions::default();
-    for key in keys::GATEWAY.into_iter().filter(|key| table.has(key)) {
+    let mut options = GatewayOptions {
+        hooks: hooks::read(table, files, &ConfiguredHooks::default()),
+        ..GatewayOptions::default()
+    };
+    let is_option = |key: &&str| table.has(key) && !hooks::KEYS.contains(key);
+    for key in keys::GATEWAY.into_iter().filter(is_option) {
         let Some((at, mut words)) = table.words(key) else {
             continue;
         };
@@ -156,7 +163,7 @@ mod tests {
             .map(|name| name.replace('-', "_"))
             .collect();
         let mut keys = keys::GATEWAY.to_vec();
-        keys.retain(|key| *key != FOLDERS);
+        keys.retain(|key| *key != FOLDERS && !hooks::KEYS.contains(key));
         options.sort_unstable();
         keys.sort_unstable();
         assert_eq!(options, keys);

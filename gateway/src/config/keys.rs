@@ -3,8 +3,9 @@
 /// The tables of a file.
 pub(super) const TOP: [&str; 2] = ["gateway", "peer"];
 
-/// `[gateway]`: every option of `esplanade run` but the file itself, and `files`.
-pub(super) const GATEWAY: [&str; 26] = [
+/// `[gateway]`: every option of `esplanade run` but the file itself, `files`, and the hooks of peers
+/// that have none of their own.
+pub(super) const GATEWAY: [&str; 29] = [
     "setkey",
     "files",
     "tun",
@@ -30,11 +31,14 @@ pub(super) const GATEWAY: [&str; 26] = [
     "fresh_keys",
     "key_log",
     "user",
+    "hook_user",
+    "on_up",
+    "on_down",
     "no_privilege_drop",
 ];
 
 /// A peer, `[peer.NAME]`.
-pub(super) const PEER: [&str; 37] = [
+pub(super) const PEER: [&str; 39] = [
     "profile",
     "local",
     "remote",
@@ -71,6 +75,8 @@ pub(super) const PEER: [&str; 37] = [
     "childless",
     "window",
     "initial_contact",
+    "on_up",
+    "on_down",
     "child",
 ];
 

@@ -16,6 +16,7 @@ mod settings;
 mod suite;
 
 use super::checked::{ConfiguredPeer, Mode};
+use super::hooks::{self, ConfiguredHooks};
 use super::keys;
 use super::profile::Profile;
 use super::surroundings::Surroundings;
@@ -23,11 +24,12 @@ use super::table::{Table, Text};
 use ikev2::connection::{Connection, LocalProof, RemoteProof};
 use ikev2::identity::{Identity, Pattern};
 
-/// Reads one peer. What it needs and lacks is a problem, and `None`.
+/// Reads one peer. What it needs and lacks is a problem, and `None`. `standard_hooks`: those of a peer without its own.
 pub(super) fn read(
     (title, table): (Text<'_>, Table<'_>),
     number: u32,
     around: &Surroundings<'_>,
+    standard_hooks: &ConfiguredHooks,
 ) -> Option<ConfiguredPeer> {
     table.only(&keys::PEER, "a peer");
     let findings = table.findings();
@@ -67,6 +69,7 @@ pub(super) fn read(
         connection.remote.clone_from(&addresses.remote);
     }
     settings::apply(table, profile, addresses.is_some(), &mut connection);
+    let hooks = hooks::read(table, &around.files, standard_hooks);
     if addresses.is_none() || local_id.is_none() || remote_id.is_none() {
         return None;
     }
@@ -78,5 +81,6 @@ pub(super) fn read(
         credential: proofs.credential,
         trust: proofs.trust,
         mode: mode?,
+        hooks,
     })
 }

@@ -80,6 +80,11 @@ fn describe(out: &mut String, peer: &ConfiguredPeer) {
         }),
     );
     row(out, "sent again", resending(connection));
+    for (name, hook) in [("on up", &peer.hooks.up), ("on down", &peer.hooks.down)] {
+        if let Some(hook) = hook {
+            row(out, name, hook);
+        }
+    }
     if let Some(other) = others(connection) {
         row(out, "and", other);
     }
@@ -283,6 +288,11 @@ fn traffic(all: &[Traffic]) -> String {
         format!("{}{protocol}{port}", network(traffic.addresses))
     };
     all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The network of one selector, without protocol and ports.
+pub(crate) fn network_text(traffic: &Traffic) -> String {
+    network(traffic.addresses)
 }
 
 /// As it was written: every range of a file is a prefix.

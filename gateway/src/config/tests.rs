@@ -79,6 +79,7 @@ impl Folder {
                 user: &user,
                 folders: &folders,
                 is_reload: false,
+                owner: User::current().uid(),
             },
             resolve: &resolve,
             aes_is_fast: true,
@@ -374,6 +375,39 @@ fn a_reload_leaves_what_is_the_same_and_numbers_secrets_once() {
     assert!(found.gone.is_empty());
     assert_eq!(difference(&new.peers, &old.peers).gone, ["d"]);
     assert!(found.to_string().contains("changed      c, b\n"));
+}
+
+#[test]
+fn hooks_are_the_gateways_or_a_peers_own_and_nobody_else_may_change_them() {
+    let folder = Folder::new();
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    folder.write("hook", b"#!/bin/sh\n", 0o755);
+    let hook = folder.0.join("hook").display().to_string();
+    let gateway = format!("[gateway]\non_up = \"{hook}\"\n");
+    let config = folder.good(&format!("{gateway}{PEER}on_down = [\"{hook}\", \"x y\"]\n"));
+    let hooks = &config.peers[0].hooks;
+    assert!(hooks.up.as_ref().unwrap().arguments.is_empty());
+    assert_eq!(hooks.down.as_ref().unwrap().arguments, ["x y"]);
+    let shown = summary(&config);
+    assert!(
+        shown.contains(&format!("on down           {hook} x y")),
+        "{shown}"
+    );
+    let none = folder.good(&format!("{gateway}{PEER}on_up = \"off\"\n"));
+    assert!(none.peers[0].hooks == ConfiguredHooks::default());
+    let text = format!("{gateway}{PEER}");
+    for (mode, words) in [
+        (0o775, "others may write FOLDER/hook (mode 0775)"),
+        (0o644, "is no program"),
+    ] {
+        folder.write("hook", b"#!/bin/sh\n", mode);
+        let said = folder.said(&text);
+        assert!(said.contains(words), "{said}");
+    }
+    folder.write("hook", b"#!/bin/sh\n", 0o755);
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    let said = folder.said(&text);
+    assert!(said.contains("chmod go-w FOLDER"), "{said}");
 }
 
 #[test]

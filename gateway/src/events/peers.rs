@@ -53,6 +53,14 @@ impl What {
                 write!(f, "peer {name} moved from {from} to {to}")
             }
             Self::IkeLost { reason } => write!(f, "key exchange has ended: {reason}"),
+            Self::HookEnded {
+                name,
+                hook,
+                program,
+                result,
+                ..
+            } => write!(f, "peer {name}: {hook} {program}: {result}"),
+            Self::HooksLost { reason } => f.write_str(reason),
             _ => Ok(()),
         }
     }

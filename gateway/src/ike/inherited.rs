@@ -34,7 +34,7 @@ pub(super) fn settle(
 }
 
 /// Restricts this process, and returns the stream to the process that started it, over which descriptors will come.
-pub(super) fn settle_without_descriptors(
+pub(crate) fn settle_without_descriptors(
     options: ProcessOptions,
     name: &CStr,
     calls: Option<ChildCalls>,

@@ -66,6 +66,11 @@ fn start(
 
 /// Starts this program by a hidden subcommand, with a stream as its standard input and nothing else of ours.
 pub(super) fn spawn(name: &str, input: UnixStream, options: ProcessOptions) -> io::Result<Child> {
+    own_program(name, input, options).spawn()
+}
+
+/// The same, not started yet.
+pub(crate) fn own_program(name: &str, input: UnixStream, options: ProcessOptions) -> Command {
     let mut command = Command::new(OURSELVES);
     command.arg0("esplanade").arg(name);
     if options.no_privilege_drop {
@@ -75,6 +80,6 @@ pub(super) fn spawn(name: &str, input: UnixStream, options: ProcessOptions) -> i
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(input)))
-        .stdout(Stdio::null())
-        .spawn()
+        .stdout(Stdio::null());
+    command
 }

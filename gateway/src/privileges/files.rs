@@ -148,6 +148,26 @@ impl AllowedFiles {
     }
 }
 
+/// Keeps the calling thread, and what it starts, from sending signals to other processes, and from tracing them; files
+/// stay as they are.
+pub(super) fn keep_signals_inside() -> io::Result<()> {
+    if version()? < 6 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let handled = Handled {
+        files: right::EXECUTE,
+        network: 0,
+        scopes: SIGNALS,
+    };
+    let ruleset = create(&handled)?;
+    let mut all = AllowedFiles::default();
+    all.reach(Path::new("/"), right::EXECUTE);
+    for (file, rights) in all.0 {
+        allow(&ruleset, &file, rights)?;
+    }
+    restrict(&ruleset)
+}
+
 /// The kernel's version of Landlock.
 fn version() -> io::Result<c_long> {
     // SAFETY: with this flag the call takes no memory.

@@ -9,6 +9,7 @@
 
 mod associations;
 mod events;
+mod hooks;
 mod key_exchange;
 mod key_log;
 mod networks;
@@ -21,6 +22,7 @@ mod status;
 mod story;
 
 pub(super) use events::what;
+pub(super) use hooks::{Facts, Hooks};
 pub(super) use key_exchange::{AwaitedOutcome, KeyExchange, Waiting};
 pub(super) use key_log::KeyLog;
 pub(super) use networks::PeerDevice;

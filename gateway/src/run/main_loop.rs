@@ -209,7 +209,7 @@ impl Gateway {
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
-            others.extend(self.ike.as_ref().and_then(KeyExchange::descriptor));
+            others.extend(self.ike.iter().flat_map(KeyExchange::descriptors));
             let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
                 Some(Signal::Stop(name)) => {
@@ -237,6 +237,7 @@ impl Gateway {
             self.handle_notices()?;
             self.handle_notifications();
             self.look_at_ike();
+            self.look_at_hooks();
             if Instant::now() >= next_tick {
                 next_tick += Duration::from_secs(1);
                 self.tick();
@@ -317,6 +318,7 @@ impl Gateway {
         self.plane.kernel().stop();
         self.plane.numbers().finish();
         let outcome = if take_away { self.take_away() } else { Ok(()) };
+        self.stop_hooks();
         let answer = match &outcome {
             Ok(()) if self.is_replaced => self.hand_over(asked_by),
             Ok(()) => Answer::Done,

@@ -98,6 +98,10 @@ pub(crate) struct RunOptions {
         conflicts_with = "no_privilege_drop"
     )]
     pub user: Option<String>,
+    /// User (and group) of the hooks of peers, by name or number [default: the user of the gateway, unless that is
+    /// root]
+    #[arg(long, value_name = "USER[:GROUP]")]
+    pub hook_user: Option<String>,
     /// Do not drop capabilities or restrict system calls and files
     #[arg(long)]
     pub no_privilege_drop: bool,

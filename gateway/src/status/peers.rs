@@ -18,6 +18,9 @@ pub(crate) struct PeerStatus {
     /// Its device, in `mode = "route"`.
     #[serde(default)]
     pub device: Option<String>,
+    /// Its hooks, if it has one.
+    #[serde(default)]
+    pub hooks: Option<HookStatus>,
     /// Seconds until the next attempt.
     #[serde(default)]
     pub next_attempt_seconds: Option<u64>,
@@ -25,6 +28,25 @@ pub(crate) struct PeerStatus {
     pub ike: Vec<IkeSaStatus>,
     /// Its installed child SAs.
     pub children: Vec<ChildStatus>,
+}
+
+/// The hooks of a peer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct HookStatus {
+    /// What they were told last: `up` or `down`.
+    pub told: String,
+    /// The hook that runs.
+    #[serde(default)]
+    pub running: Option<String>,
+    /// For how long.
+    #[serde(default)]
+    pub running_seconds: Option<u64>,
+    /// How the last one ended.
+    #[serde(default)]
+    pub last: Option<String>,
+    /// Whether that was a failure.
+    #[serde(default)]
+    pub failed: bool,
 }
 
 /// One IKE SA.
@@ -107,11 +129,24 @@ pub(super) fn table(peers: &[PeerStatus]) -> String {
         for child in &peer.children {
             child_sa(&mut text, child);
         }
+        hook_lines(&mut text, peer.hooks.as_ref());
         if peer.children.is_empty() {
             text += "  networks closed: no child SA\n";
         }
     }
     text
+}
+
+fn hook_lines(text: &mut String, hooks: Option<&HookStatus>) {
+    let Some(hooks) = hooks else { return };
+    if let Some(running) = &hooks.running {
+        let seconds = hooks.running_seconds.unwrap_or(0);
+        let _ = writeln!(text, "  hook {running}: runs for {}", duration(seconds));
+    }
+    if let Some(last) = &hooks.last {
+        let mark = if hooks.failed { " · FAILED" } else { "" };
+        let _ = writeln!(text, "  hook {last}{mark}");
+    }
 }
 
 fn ike_sa(text: &mut String, ike: &IkeSaStatus) {
@@ -188,12 +223,19 @@ mod tests {
             state: "down".to_owned(),
             why: Some("the peer answered AUTHENTICATION_FAILED".to_owned()),
             next_attempt_seconds: Some(70),
+            hooks: Some(HookStatus {
+                told: "down".to_owned(),
+                running: None,
+                running_seconds: None,
+                last: Some("on_down /bin/x: exit status 3 after 0.01 s: no route".to_owned()),
+                failed: true,
+            }),
             ..PeerStatus::default()
         };
         assert_eq!(
             table(&[peer]),
             "peer office · DOWN · the peer answered AUTHENTICATION_FAILED · next attempt in 1 min 10 s\n  \
-             networks closed: no child SA\n"
+             hook on_down /bin/x: exit status 3 after 0.01 s: no route · FAILED\n  networks closed: no child SA\n"
         );
     }
 

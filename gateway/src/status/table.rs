@@ -22,7 +22,11 @@ fn key_exchange(ike: &IkeStatus) -> String {
         .trouble
         .iter()
         .map(|trouble| format!("IKE: {trouble}\n"));
-    folder.chain(trouble).collect()
+    let hooks = ike
+        .hook_trouble
+        .iter()
+        .map(|trouble| format!("hooks: {trouble}\n"));
+    folder.chain(trouble).chain(hooks).collect()
 }
 
 fn status(status: &Status) -> String {

@@ -12,12 +12,17 @@ pub(crate) enum ChildCalls {
     Starter,
     /// The process that exchanges IKE messages: it sends and receives datagrams.
     Ike,
+    /// The process that runs hooks, and they themselves: all but what no program without privileges needs.
+    Hooks,
     /// The process that keeps the keys: it reads and writes connected streams, and addresses nothing.
     Keys,
 }
 
 /// Restricts the calling thread, and all threads that it starts from now on, to the list.
 pub(in crate::privileges) fn hold_child_to(calls: ChildCalls) -> Outcome<()> {
+    if calls == ChildCalls::Hooks {
+        return hold_hooks();
+    }
     let mut killed = hostile()?;
     killed.extend(OPENS.iter().map(|call| (*call, Vec::new())));
     if calls == ChildCalls::Starter {
@@ -26,6 +31,20 @@ pub(in crate::privileges) fn hold_child_to(calls: ChildCalls) -> Outcome<()> {
     apply(killed, SeccompAction::Allow, SeccompAction::KillProcess)?;
     let elsewhere = SeccompAction::Errno(libc::ENOSYS as u32);
     apply(allowed(calls)?, elsewhere, SeccompAction::Allow)
+}
+
+/// Refused, not fatal: a program may try such a call and do without. `clone3`, whose flags no filter can see, is one
+/// that an older kernel does not have.
+fn hold_hooks() -> Outcome<()> {
+    let mut refused = hostile()?;
+    for call in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_personality] {
+        refused.remove(&call);
+    }
+    let not_permitted = SeccompAction::Errno(libc::EPERM as u32);
+    apply(refused, SeccompAction::Allow, not_permitted)?;
+    let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
+    let clone3 = [(libc::SYS_clone3, Vec::new())].into();
+    apply(clone3, SeccompAction::Allow, unknown)
 }
 
 fn allowed(calls: ChildCalls) -> Outcome<Rules> {
@@ -43,7 +62,7 @@ fn allowed(calls: ChildCalls) -> Outcome<Rules> {
     }
     let datagrams: &[c_long] = match calls {
         ChildCalls::Ike => DATAGRAMS,
-        ChildCalls::Keys | ChildCalls::Starter => &[],
+        ChildCalls::Keys | ChildCalls::Starter | ChildCalls::Hooks => &[],
     };
     let every = ALLOWED.iter().chain(datagrams).chain(OLD_NAMES);
     let mut rules: Rules = every.map(|call| (*call, Vec::new())).collect();

@@ -1,5 +1,6 @@
 //! The processes of IKE as the main process sees them: whether they run, what they were told, who waits for an answer.
 
+use super::hooks::Hooks;
 use super::key_log::KeyLog;
 use super::peers::Peers;
 use super::rest::Rest;
@@ -53,6 +54,8 @@ pub(crate) struct KeyExchange {
     rest: Rest,
     /// Where keys are written for Wireshark, if that was asked for.
     pub(crate) key_log: Option<KeyLog>,
+    /// The hooks of peers.
+    pub(crate) hooks: Hooks,
     processes: Processes,
     link: Option<Link>,
     started: Instant,
@@ -99,6 +102,7 @@ impl KeyExchange {
         processes: Processes,
         configured: Vec<ConfiguredPeer>,
         key_log: Option<KeyLog>,
+        hooks: Hooks,
     ) -> Self {
         Self {
             peers: Peers::default(),
@@ -110,6 +114,7 @@ impl KeyExchange {
             has_more: false,
             rest: Rest::default(),
             key_log,
+            hooks,
             processes,
             link: None,
             started: Instant::now(),
@@ -144,10 +149,12 @@ impl KeyExchange {
         self.has_started() || !self.configured.is_empty()
     }
 
-    /// Readable when the ike process has sent something. None while messages wait.
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    /// Readable when the ike process has sent something, unless messages wait, or when a hook has ended.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let link = self.link.as_ref().filter(|_| !self.rests());
         link.map(AsFd::as_fd)
+            .into_iter()
+            .chain(self.hooks.descriptor())
     }
 
     /// Whether messages wait, because a change was made just now.
@@ -303,6 +310,7 @@ impl KeyExchange {
             runs: self.runs(),
             starts: self.starts,
             trouble: self.trouble.clone(),
+            hook_trouble: self.hooks.trouble().map(str::to_owned),
             key_log: self
                 .key_log
                 .as_ref()

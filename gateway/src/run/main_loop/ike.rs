@@ -7,6 +7,7 @@
 //! ```
 
 mod answers;
+mod hooks;
 mod together;
 mod uses;
 
@@ -175,6 +176,7 @@ impl Gateway {
 
     /// Reports an event, and appends its line of the log to `told`.
     fn take_event(&mut self, event: Event, told: &mut String) {
+        self.note_for_hooks(&event);
         if let Event::Moved { peer, children, .. } = &event {
             self.move_children(&peer.connection, children, peer.remote);
         }
@@ -305,10 +307,12 @@ impl Gateway {
         if let Err(error) = self.plane.refresh() {
             (self.warnings.warn_once())(&format!("the kernel's tables: {error}"));
         }
+        let notes = ike.hooks.configure(&peers);
         if !ike.reconfigure(peers) {
             outcome = outcome.and(Err("the key exchange process does not take it".to_owned()));
         }
         let is_first = !ike.has_started();
+        let difference = difference + &notes;
         self.ike = Some(ike);
         if is_first {
             self.start_ike();

@@ -45,6 +45,9 @@ impl Gateway {
             let snapshot = self.plane.published().load_full();
             status.peers = peers_status(&names, reports, &ike.peers, &snapshot, now());
             status.ike = Some(ike.status());
+            for peer in &mut status.peers {
+                peer.hooks = ike.hooks.status(&peer.name);
+            }
         }
         status
     }
@@ -164,7 +167,7 @@ impl Gateway {
 
     pub(super) fn answer_why(&mut self, token: u64, story: Option<&Story>) {
         let answer = match story {
-            Some(story) => Answer::Text(story_text(story)),
+            Some(story) => Answer::Text(story_text(story) + &self.hook_text(&story.connection)),
             None => Answer::Refused("IKE knows no such peer".to_owned()),
         };
         for waiting in self.take_waiting(|waiting| waiting.wanted == AwaitedOutcome::Why(token)) {

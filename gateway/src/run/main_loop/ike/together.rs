@@ -128,6 +128,9 @@ impl Gateway {
     ) -> Option<ToIke> {
         match asked {
             Asked::Install(child) => {
+                if outcome.is_ok() {
+                    ike.hooks.add_child(&child.connection, child.id);
+                }
                 let child = child.id;
                 if outcome.is_ok() && !orphans.is_empty() {
                     ike.retire(orphans, child);
@@ -142,10 +145,13 @@ impl Gateway {
                 }
             }
             Asked::Remove(id) => {
-                if let Err(why) = outcome {
+                if let Err(why) = &outcome {
                     (self.warnings.warn())(&format!("a child SA cannot be removed: {why}"));
                 }
                 ike.received.remove(id);
+                if outcome.is_ok() {
+                    ike.hooks.remove_child(*id);
+                }
             }
         }
         None

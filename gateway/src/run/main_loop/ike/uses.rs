@@ -78,6 +78,7 @@ impl Gateway {
         }
         // One direction without the other is of no use: both go, and the networks are closed again.
         if !over.is_empty() {
+            self.give_reason_of_limits(&over);
             self.remove_children(&over);
         }
     }
