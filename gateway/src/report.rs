@@ -214,21 +214,24 @@ pub(crate) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<What> {
     all
 }
 
+/// A policy with its number.
+type Numbered<'a> = (u32, &'a Arc<Policy>);
+type ByNumber<'a> = HashMap<u32, &'a Arc<Policy>>;
+
 /// The policies of both lists, by number, but for those that begin and end both.
 fn differing<'a>(
-    before: impl Iterator<Item = (u32, &'a Arc<Policy>)>,
-    after: impl Iterator<Item = (u32, &'a Arc<Policy>)>,
-) -> (HashMap<u32, &'a Arc<Policy>>, HashMap<u32, &'a Arc<Policy>>) {
+    before: impl Iterator<Item = Numbered<'a>>,
+    after: impl Iterator<Item = Numbered<'a>>,
+) -> (ByNumber<'a>, ByNumber<'a>) {
     let (before, after): (Vec<_>, Vec<_>) = (before.collect(), after.collect());
-    let same = |(one, other): &(&(u32, &Arc<Policy>), &(u32, &Arc<Policy>))| {
+    let same = |(one, other): &(&Numbered<'_>, &Numbered<'_>)| {
         one.0 == other.0 && Arc::ptr_eq(one.1, other.1)
     };
     let first = before.iter().zip(&after).take_while(same).count();
     let (before, after) = (&before[first..], &after[first..]);
     let both = before.iter().rev().zip(after.iter().rev());
     let last = both.take_while(same).count();
-    let rest =
-        |list: &[(u32, &'a Arc<Policy>)]| list[..list.len() - last].iter().copied().collect();
+    let rest = |list: &[Numbered<'a>]| list[..list.len() - last].iter().copied().collect();
     (rest(before), rest(after))
 }
 
