@@ -88,13 +88,13 @@ impl Hub {
         let (source, destination) = self.ends(n);
         let id = SaId {
             destination,
-            protocol: Protocol::Esp,
+            protocol: protocol_of(&self.suite),
             // INVARIANT: never 0, for there are fewer than 2^32 associations.
             spi: Spi::new(0x1000 + n as u32).expect("no association has SPI 0"),
         };
         Command::AddSa(Arc::new(SaConfig {
             mode: Mode::Tunnel,
-            encapsulation: Some(UdpEncapsulation {
+            encapsulation: (id.protocol == Protocol::Esp).then_some(UdpEncapsulation {
                 source_port: 4500,
                 destination_port: 4500,
             }),
@@ -116,7 +116,7 @@ impl Hub {
             },
             direction,
             action: Action::Protect(vec![Template {
-                protocol: Protocol::Esp,
+                protocol: protocol_of(&self.suite),
                 mode: Mode::Tunnel,
                 endpoints: Some(self.ends(n)),
                 level: Level::Require,
@@ -190,10 +190,19 @@ fn nth(first: Ipv4Addr, n: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(first.to_bits() + n as u32)
 }
 
+/// What carries the suite: ESP in UDP, or AH for what is defined for it alone.
+fn protocol_of(suite: &NamedSuite) -> Protocol {
+    match suite.integrity {
+        Some(row) if row.iv_len > 0 => Protocol::Ah,
+        _ => Protocol::Esp,
+    }
+}
+
 /// The suite with keys that differ from association to association.
 fn suite_of(suite: &NamedSuite, n: usize) -> Suite {
     let encryption = match suite.encryption {
         Some(row) => Some((row, Secret::new(suite.cipher_key(n)))),
+        None if protocol_of(suite) == Protocol::Ah => None,
         None => ipsec::algorithm::Encryption::named("null").map(|row| (row, Secret::new(vec![]))),
     };
     let integrity = suite.integrity;

@@ -137,8 +137,8 @@ fn gmac_is_a_cipher_in_esp_and_an_integrity_algorithm_without_a_length_of_key_in
         };
         assert_eq!(transform, wanted);
         let Ok(Outcome::Chosen(chosen)) = choose(
-            &proposals(&[ah.clone()]),
-            &[ah.clone()],
+            &proposals(std::slice::from_ref(&ah)),
+            std::slice::from_ref(&ah),
             KeyExchangeOffered::Ignored,
         ) else {
             panic!()
