@@ -5,7 +5,7 @@
 //!   transform   ESP headers, heads and checksums of segments, then the ciphers, which read the super-packet in place
 //!   commit      one call of the sink, counters
 //!
-//!   types below these steps:  chain ◄── item ◄── nested ◄── batch
+//!   types below these steps:  compression, chain ◄── item ◄── nested ◄── batch
 //! ```
 //!
 //! Equal packets for one peer are laid out end to end and leave as one burst (UDP GSO). Packets of a single ESP SA need
@@ -14,6 +14,7 @@
 mod batch;
 mod chain;
 mod commit;
+mod compression;
 mod item;
 mod nested;
 mod prepare;

@@ -248,6 +248,7 @@ pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Esp => "esp",
         Protocol::Ah => "ah",
+        Protocol::IpComp => "ipcomp",
     }
 }
 

@@ -293,7 +293,9 @@ fn phase_name(phase: Phase) -> &'static str {
 pub(crate) fn suite_name(config: &SaConfig) -> String {
     let encryption = config.suite.encryption().map(|(row, _)| row.name);
     let integrity = config.suite.integrity().map(|(row, _)| row.name);
-    let names: Vec<_> = encryption.into_iter().chain(integrity).collect();
+    let compression = config.suite.compression().map(|algorithm| algorithm.name());
+    let names = encryption.into_iter().chain(integrity).chain(compression);
+    let names: Vec<_> = names.collect();
     names.join(" + ")
 }
 

@@ -11,6 +11,8 @@
 
 mod change_error;
 mod choices;
+mod compression;
+mod compression_lookup;
 mod draft;
 mod explain;
 mod hash_index;

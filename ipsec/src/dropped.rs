@@ -29,6 +29,10 @@ pub enum Dropped {
     BadPadding,
     /// Authentic, but what is inside is not the IP packet that it claims to be.
     BadInner,
+    /// Authentic, but its compressed payload is not what DEFLATE makes (RFC 2394).
+    BadCompression,
+    /// Authentic, but its compressed payload would become longer than the largest IP packet.
+    ExpandsTooFar,
     /// A dummy packet: next header 59 (RFC 4303 2.6). Discarded by design.
     Dummy,
     /// Policy demands protection but the packet came in clear, or through another association (RFC 4301 5.2).
@@ -67,7 +71,7 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::Malformed,
         Self::BadExtensionChain,
         Self::Unsupported,
@@ -79,6 +83,8 @@ impl Dropped {
         Self::BadIcv,
         Self::BadPadding,
         Self::BadInner,
+        Self::BadCompression,
+        Self::ExpandsTooFar,
         Self::Dummy,
         Self::PolicyMismatch,
         Self::SourceNotOfAssociation,
@@ -116,6 +122,8 @@ impl Dropped {
             Self::BadIcv => "bad-icv",
             Self::BadPadding => "bad-padding",
             Self::BadInner => "bad-inner",
+            Self::BadCompression => "bad-compression",
+            Self::ExpandsTooFar => "expands-too-far",
             Self::Dummy => "dummy",
             Self::PolicyMismatch => "policy-mismatch",
             Self::SourceNotOfAssociation => "source-not-of-association",
@@ -167,6 +175,12 @@ impl Dropped {
                 "authentic but wrongly padded: encryption keys or algorithms differ between the sides"
             }
             Self::BadInner => "authentic, but no IP packet is inside",
+            Self::BadCompression => {
+                "authentic, but the compressed payload is not DEFLATE; compare `-C` on both sides"
+            }
+            Self::ExpandsTooFar => {
+                "authentic, but the compressed payload is longer than an IP packet can be; look at the sender"
+            }
             Self::Dummy => "a dummy packet of traffic-flow confidentiality; not an error",
             Self::PolicyMismatch => {
                 "policy requires this traffic through another association; compare `setkey -DP` on both sides"

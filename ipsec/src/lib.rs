@@ -8,6 +8,7 @@
 //!   sa         one security association: configuration, and the state that outlives snapshots
 //!   tunnel     the outer header around the inner one         esp      seal, parse, open, strip
 //!   ah         sign, parse, verify                          transport headers before ESP or AH
+//!   ipcomp     compress and decompress what ESP or AH then protects
 //!   aggfrag    many packets in one, one across many
 //!   nat        what a NAT breaks in transport mode
 //!   fragment   fragment and reassemble                       pmtu     what fits, and ICMP errors where it does not
@@ -31,6 +32,7 @@ pub mod database;
 pub mod dropped;
 pub mod esp;
 pub mod fragment;
+pub mod ipcomp;
 pub mod nat;
 pub mod packet;
 pub mod pmtu;

@@ -48,6 +48,8 @@ pub fn payload_mtu(sa: &SaConfig, room: usize) -> usize {
     match sa.id.protocol {
         Protocol::Esp => esp::max_plaintext_len(sa, room.saturating_sub(sa.encapsulation_len())),
         Protocol::Ah => room.saturating_sub(ah::header_len(sa)),
+        // RFC 3173 2.2: what does not become shorter has no header.
+        Protocol::IpComp => room,
     }
 }
 

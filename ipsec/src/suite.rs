@@ -37,6 +37,23 @@ pub struct Suite {
     encryption: Option<(Encryption, Secret)>,
     integrity: Option<(Integrity, Secret)>,
     icv_len: usize,
+    compression: Option<CompressionAlgorithm>,
+}
+
+/// How payloads are compressed (RFC 3173): without a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompressionAlgorithm {
+    /// RFC 2394.
+    Deflate,
+}
+
+impl CompressionAlgorithm {
+    /// Its name in setkey and in the kernel.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deflate => "deflate",
+        }
+    }
 }
 
 /// Why algorithms and keys do not make a suite.
@@ -103,7 +120,23 @@ impl Suite {
             encryption,
             integrity,
             icv_len,
+            compression: None,
         })
+    }
+
+    /// A compression algorithm alone, for IPComp.
+    pub fn of_compression(compression: CompressionAlgorithm) -> Self {
+        Self {
+            encryption: None,
+            integrity: None,
+            icv_len: 0,
+            compression: Some(compression),
+        }
+    }
+
+    /// The compression algorithm; absent for ESP and AH.
+    pub fn compression(&self) -> Option<CompressionAlgorithm> {
+        self.compression
     }
 
     fn fitting_icv_len(
@@ -195,7 +228,7 @@ impl Suite {
                     .map(|why| format!("{} is weak: {why}", row.name)),
             );
         }
-        if !self.is_authenticated() {
+        if !self.is_authenticated() && self.compression.is_none() {
             warnings.push(
                 "without an integrity algorithm the traffic can be modified on the path without being noticed; add `-A`"
                     .to_owned(),

@@ -11,6 +11,7 @@ scapy on both ends, which shows that the comparison itself is right.
 
 import argparse
 import contextlib
+import ipaddress
 import os
 import random
 import struct
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zlib
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +27,7 @@ sys.path.append(os.path.dirname(HERE))
 
 import aggfrag  # noqa: E402
 import gmac  # noqa: E402
+import ipcomp  # noqa: E402
 from network import pcap  # noqa: E402
 from network.gateway import program  # noqa: E402
 from scapy.error import Scapy_Exception  # noqa: E402
@@ -65,9 +68,15 @@ class Shape:
     around: str | None = None
     rare: bool = False
     aggfrag: str | None = None
+    # The mode of IPComp, which is inside everything else.
+    compressed: str | None = None
 
     def outermost(self):
         return self.around or self.first
+
+    def first_mode(self):
+        """The mode of ESP or AH: where IPComp makes the tunnel they only protect it."""
+        return "transport" if self.compressed else self.mode
 
 
 class Pair:
@@ -79,6 +88,7 @@ class Pair:
                      for way in ("out", "in")}
         self.around_keys = {way: dice.randbytes(AROUND["key"]) for way in ("out", "in")}
         self.spis = {way: dice.randrange(256, 1 << 32) for way in ("out", "in")}
+        self.deflates = {way: self.deflate(way) for way in ("out", "in") if shape.compressed}
 
     def ends(self, way):
         first, second = OUTER[self.shape.outer]
@@ -99,23 +109,35 @@ class Pair:
         if self.shape.aggfrag is not None:
             esn += f"-o aggfrag {self.shape.aggfrag} "
         lines = (f"add {source} {destination} {self.shape.first}{'-udp' if self.shape.udp else ''} "
-                 f"{self.spis[way]:#x} -m {self.shape.mode} -r 64 {esn}{self.suite.setkey.format(**keys)};")
+                 f"{self.spis[way]:#x} -m {self.shape.first_mode()} -r 64 {esn}{self.suite.setkey.format(**keys)};")
         if self.shape.around:
             suite = AROUND["setkey"].format(A="0x" + self.around_keys[way].hex())
             lines += (f"\nadd {source} {destination} {self.shape.around} {self.spis[way]:#x} "
                       f"-m transport -r 64 {esn}{suite};")
+        if self.shape.compressed:
+            lines += (f"\nadd {source} {destination} ipcomp {self.deflates[way].cpi} "
+                      f"-m {self.shape.compressed} -C deflate;")
         return lines
 
     def policy(self, way):
         hops = "-".join(self.ends(way)) if self.shape.mode == "tunnel" else ""
         source, destination = self.selectors(way)
         around = f" {self.shape.around}/transport//require" if self.shape.around else ""
+        if self.shape.compressed:
+            return (f"spdadd {source} {destination} any -P {way} ipsec ipcomp/{self.shape.compressed}/{hops}/require "
+                    f"{self.shape.first}/transport//require{around};")
         return (f"spdadd {source} {destination} any -P {way} "
                 f"ipsec {self.shape.first}/{self.shape.mode}/{hops}/require{around};")
 
     def associations(self, way):
         """The same associations as scapy has them, innermost first."""
-        return [self.association(way)] + ([self.around(way)] if self.shape.around else [])
+        inside = [self.deflates[way]] if self.shape.compressed else []
+        return inside + [self.association(way)] + ([self.around(way)] if self.shape.around else [])
+
+    def deflate(self, way):
+        ends = [ipaddress.ip_address(end).packed for end in self.ends(way)]
+        return ipcomp.Deflate(self.dice.randrange(256, 61440), self.dice,
+                              ends if self.shape.compressed == "tunnel" else None)
 
     def around(self, way):
         return SecurityAssociation(
@@ -135,7 +157,7 @@ class Pair:
             crypt_algo=self.suite.scapy["cipher"], crypt_key=keys.get("E") or None,
             auth_algo=self.suite.scapy["integrity"], auth_key=keys.get("A"),
             # An AGGFRAG payload is, to scapy, an upper layer it does not know.
-            tunnel_header=header if self.shape.mode == "tunnel" and self.shape.aggfrag is None else None,
+            tunnel_header=header if self.shape.first_mode() == "tunnel" and self.shape.aggfrag is None else None,
             nat_t_header=UDP(sport=4500, dport=4500) if self.shape.udp else None)
 
     def packets(self, way, count):
@@ -156,7 +178,10 @@ class Pair:
             header = header / IPv6ExtHdrHopByHop(options=[RouterAlert(value=dice.randrange(8))])
         ports = {"sport": dice.randrange(1024, 65536), "dport": dice.randrange(1, 1024)}
         above = [UDP(**ports), TCP(**ports, seq=dice.randrange(1 << 32))] + ([ICMP()] if family == 4 else [])
-        return bytes(header / dice.choice(above) / Raw(dice.randbytes(length)))
+        content = dice.randbytes(length)
+        if self.shape.compressed and (length == 1300 or dice.random() < 0.7):
+            content = (dice.randbytes(dice.randrange(1, 40)) * (length + 1))[:length]
+        return bytes(header / dice.choice(above) / Raw(content))
 
 
 class Ours:
@@ -206,7 +231,7 @@ class Disagreement(Exception):
 
 
 def seal_with_scapy(pair, way, packets):
-    kinds = [{4: IP, 6: IPv6}[family] for family in (pair.shape.inner, pair.shape.outer)]
+    kinds = [{4: IP, 6: IPv6}[family] for family in (pair.shape.inner, pair.shape.outer, pair.shape.outer)]
     for association, kind in zip(pair.associations(way), kinds):
         with as_mere_bytes(association):
             packets = [bytes(association.encrypt(kind(packet), seq_num=number))
@@ -235,7 +260,7 @@ def open_with_scapy(pair, way, packet):
             with as_mere_bytes(association):
                 packet = bytes(association.decrypt(kind(bytes(packet))))
         return packet
-    except (IPSecIntegrityError, Scapy_Exception, IndexError, ValueError, TypeError):
+    except (IPSecIntegrityError, Scapy_Exception, IndexError, ValueError, TypeError, zlib.error):
         return None
 
 
@@ -284,6 +309,8 @@ def judge(suite, shape, arguments):
     plain = pair.packets("in", arguments.packets)
     sealed = seal_with_scapy(pair, "in", plain)
     wrong += mismatches(plain, us.open(sealed, complete=True), shape.mode)
+    if shape.compressed and not (pair.deflates["out"].opened and pair.deflates["in"].compressed):
+        raise Disagreement("nothing was compressed")
     forged = [tampered(pair, packet) for packet in sealed]
     passed = us.open(forged, complete=False)
     return 2 * len(plain), wrong + len(passed), (len(forged) - len(passed), len(forged))
@@ -334,7 +361,7 @@ def lines(table, shapes):
     """Which suite is judged in which shape."""
     packed = [shape for shape in shapes if shape.aggfrag is not None]
     shapes = [shape for shape in shapes if shape.aggfrag is None]
-    alone = [shape for shape in shapes if not (shape.first == "ah" or shape.around or shape.rare)]
+    alone = [shape for shape in shapes if not (shape.first == "ah" or shape.around or shape.rare or shape.compressed)]
     yield from ((row, shape) for row in suites(table) for shape in alone)
     bundled = [row for row in suites(table) if row.name in table["pairs"]["bundled"]]
     yield from ((row, shape) for row in bundled for shape in shapes

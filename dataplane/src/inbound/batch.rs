@@ -8,6 +8,7 @@ use crate::counters::PacketCounts;
 use crate::io::{Arrival, ReceiveBuffer};
 use crate::train::TrainKinds;
 use ipsec::database::Snapshot;
+use ipsec::ipcomp::Decompressor;
 use multibuffer::OpenJob;
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ pub struct InboundBatch {
     /// Absent while the batch rests in its pool: a snapshot in a pool would keep deleted keys alive.
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) packets: Vec<InboundPacket>,
-    /// Whole packets that had to be copied: transport mode in UDP, whose header was written anew, and packets out of
-    /// AGGFRAG payloads.
+    /// Whole packets that had to be copied: transport mode in UDP, whose header was written anew, packets out of
+    /// AGGFRAG payloads, and packets that came compressed.
     pub(super) rebuilt: Vec<u8>,
     pub(super) train_kinds: TrainKinds,
     /// Whether the sink only forwards.
@@ -29,6 +30,8 @@ pub struct InboundBatch {
     /// The SA chains of packets with more than one ESP header.
     pub(super) chains: Vec<SaChain>,
     pub(super) nested: NestedLayers,
+    /// Absent until the first packet that is compressed.
+    pub(super) decompressor: Option<Decompressor>,
 }
 
 impl InboundBatch {
@@ -46,6 +49,7 @@ impl InboundBatch {
             jobs: Vec::new(),
             chains: Vec::new(),
             nested: NestedLayers::default(),
+            decompressor: None,
         }
     }
 

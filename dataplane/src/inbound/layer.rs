@@ -54,7 +54,7 @@ impl NestedLayer {
     pub fn covered_len(&self) -> usize {
         match &self.header {
             LayerHeader::Ah(ah) => self.headers + ah.header_len(),
-            LayerHeader::Esp(_) | LayerHeader::Inside => 0,
+            LayerHeader::Esp(_) | LayerHeader::IpComp(_) | LayerHeader::Inside => 0,
         }
     }
 

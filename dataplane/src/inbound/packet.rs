@@ -4,6 +4,7 @@ use super::chain::SaChain;
 use crate::train::merge::GroCandidate;
 use ipsec::Dropped;
 use ipsec::database::SaIndex;
+use ipsec::ipcomp::InboundIpComp;
 use ipsec::sa::{LockedState, Protocol, Sa, SequenceNumber};
 use ipsec::{ah, esp};
 use std::ops::Range;
@@ -25,11 +26,12 @@ pub(super) struct InboundPacket {
     pub outcome: Outcome,
 }
 
-/// One layer's ESP or AH header, parsed and pre-checked; its ICV is not verified.
+/// One layer's ESP, AH or IPComp header, parsed and pre-checked; its ICV is not verified.
 #[derive(Clone, Debug)]
 pub(super) enum LayerHeader {
     Esp(esp::InboundEsp),
     Ah(ah::InboundAh),
+    IpComp(InboundIpComp),
     /// None: the packet came in the AGGFRAG payload of another one.
     Inside,
 }
@@ -40,6 +42,7 @@ impl LayerHeader {
         match sa.config.id.protocol {
             Protocol::Esp => esp::InboundEsp::parse(sa, packet).map(Self::Esp),
             Protocol::Ah => ah::InboundAh::parse(sa, packet).map(Self::Ah),
+            Protocol::IpComp => InboundIpComp::parse(packet).map(Self::IpComp),
         }
     }
 
@@ -49,6 +52,8 @@ impl LayerHeader {
         match sa.config.id.protocol {
             Protocol::Esp => esp::InboundEsp::parse_locked(locked, sa, packet).map(Self::Esp),
             Protocol::Ah => ah::InboundAh::parse_locked(locked, sa, packet).map(Self::Ah),
+            // Nothing proves where such a packet comes from: it is accepted inside ESP or AH alone.
+            Protocol::IpComp => Err(Dropped::PolicyMismatch),
         }
     }
 
@@ -57,7 +62,7 @@ impl LayerHeader {
         match self {
             Self::Esp(esp) => esp.sequence(),
             Self::Ah(ah) => ah.sequence(),
-            Self::Inside => SequenceNumber::default(),
+            Self::IpComp(_) | Self::Inside => SequenceNumber::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which SA a packet names: RFC 4301 4.1, RFC 4303 3.4.2, RFC 4302 3.4.2.
 
 use ipsec::Dropped;
+use ipsec::ipcomp::cpi;
 use ipsec::sa::{Protocol, SaId, Spi};
 use ipsec::wire::ah::Ah;
 use ipsec::wire::esp::Esp;
@@ -17,6 +18,7 @@ pub(super) fn read_sa_id(
     let spi = match protocol {
         Protocol::Esp => Esp::new_checked(packet).map(|esp| esp.spi()),
         Protocol::Ah => Ah::new_checked(packet).map(|ah| ah.spi()),
+        Protocol::IpComp => cpi(packet).ok_or(malformed),
     };
     Ok(SaId {
         destination,

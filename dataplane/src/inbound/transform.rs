@@ -7,6 +7,7 @@
 //! ```
 
 mod decapsulate;
+mod decompress;
 mod deliver;
 mod icv;
 mod nested;
@@ -20,13 +21,14 @@ use crate::buffers::recycle;
 use crate::io::Arrival;
 use crate::pipeline::lane::Transform;
 use decapsulate::{Decapsulator, GenuineLayer, check_source};
+use decompress::is_left_out;
 use deliver::InnerProcessor;
 use icv::JOBS_PER_CALL;
 use ipsec::Dropped;
 use ipsec::database::Snapshot;
 use ipsec::esp;
 use ipsec::packet::{self, Outline};
-use ipsec::wire::ip::number::{AH, ESP};
+use ipsec::wire::ip::number::{AH, ESP, IPCOMP};
 
 impl Transform for InboundBatch {
     fn arrived(&self) -> u64 {
@@ -47,6 +49,7 @@ impl Transform for InboundBatch {
                     snapshot,
                     bytes: &mut self.intake.bytes,
                     rebuilt: &mut self.rebuilt,
+                    decompressor: &mut self.decompressor,
                 },
                 train_kinds: self.train_kinds,
                 forwards: self.forwards,
@@ -60,7 +63,7 @@ impl Transform for InboundBatch {
                         open_inner(&mut processor, packet, arrival, number, chains)
                     }
                     LayerHeader::Ah(_) => Some(packet.outermost_layer(number)),
-                    LayerHeader::Inside => None,
+                    LayerHeader::IpComp(_) | LayerHeader::Inside => None,
                 };
                 self.nested.current.extend(next);
             }
@@ -150,7 +153,7 @@ fn open_unknown(
     let packets = &processor.packets;
     let outline = Outline::read(packets.bytes_at(span)).map_err(|_| Dropped::BadInner)?;
     check_source(packets.snapshot.sa(packet.sa), span, &outline)?;
-    if !matches!(outline.protocol, ESP | AH) {
+    if !matches!(outline.protocol, ESP | AH | IPCOMP) && !is_left_out(packets, span, &outline) {
         return Ok(Opened::Inner(outline));
     }
     let chain = packet.begin_chain(chains, span.len);

@@ -39,6 +39,17 @@ pub(super) struct EncapPlan {
     pub chain: ChainRange,
     /// Whether its packets share AGGFRAG payloads.
     pub is_aggfrag: bool,
+    /// Set where packets are compressed first; the innermost SA is then that of IPComp.
+    pub compression: Option<CompressionPlan>,
+}
+
+/// How the packets of a flow are compressed, and by which plans they go on.
+#[derive(Clone, Copy)]
+pub(super) struct CompressionPlan {
+    /// The new IP header of tunnel mode, as it is before a packet that is not compressed.
+    pub tunnel: Option<Outer>,
+    pub compressed: PlanId,
+    pub plain: PlanId,
 }
 
 /// The encapsulation plans of one batch. They are large, so items and bursts name theirs by number.

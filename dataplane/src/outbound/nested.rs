@@ -85,7 +85,8 @@ impl LayerHeader {
                 let len = esp.packet_len();
                 (Self::Esp(esp), len)
             }
-            Protocol::Ah => {
+            // INVARIANT: compression is planned apart, and done before the first layer.
+            Protocol::Ah | Protocol::IpComp => {
                 let ah = ah::OutboundAh::new(&sa.config, sequence, iv, next_header);
                 let len = ah.header_len() + inside;
                 (Self::Ah(ah), len)

@@ -5,6 +5,7 @@
 //!   planner ──► classify ──► chain            which encapsulation plan: policy, SAs, path MTU
 //!      ├──────► fragment                      too big for its path, or a fragment for transport mode
 //!      ├──────► assign ────► nested           sequence numbers, IVs, where each packet will lie
+//!      ├──────► compress ──► assign           packets that become shorter, or do not
 //!      └──────► aggfrag ───► assign           where packets share payloads
 //! ```
 
@@ -12,12 +13,14 @@ mod aggfrag;
 mod assign;
 mod chain;
 mod classify;
+mod compress;
 mod fragment;
 mod nested;
 mod planner;
 
 use super::OutboundBatch;
 use super::chain::ChainLayer;
+use super::compression::Compression;
 use crate::clock;
 use crate::io::{PlaintextSource, Wait};
 use crate::iv::IvSource;
@@ -44,6 +47,8 @@ pub struct OutboundPrepare {
     /// The SA chains of the flows of one batch; empty between batches.
     chains: Vec<ChainLayer>,
     packers: Packers,
+    /// Absent until the first packet that is to be compressed.
+    compression: Option<Compression>,
 }
 
 impl OutboundPrepare {
@@ -63,6 +68,7 @@ impl OutboundPrepare {
             reassembler: Reassembler::new(ReassemblyLimits::default()),
             chains: Vec::new(),
             packers: Packers::default(),
+            compression: None,
         }
     }
 }
@@ -93,6 +99,7 @@ impl Prepare for OutboundPrepare {
             assigner: assign::Assigner::new(&snapshot, &mut self.ivs, now),
             reassembler: &mut self.reassembler,
             packers: &mut self.packers,
+            compression: &mut self.compression,
             now,
         };
         planner.plan(batch);

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use world::{
-    ALL_TRAINS, World, bundle, bytes, cbc_sha1, datagram, gcm, published, singly, tcp,
+    ALL_TRAINS, World, bundle, bytes, cbc_sha1, compressed, datagram, gcm, published, singly, tcp,
     transport_bundle, tso, tunnel,
 };
 
@@ -198,7 +198,7 @@ fn no_packet_costs_an_allocation_in_either_direction_inline_or_with_workers() {
     assert_eq!(counted, 1, "the allocator does not count");
     let null = format!("-E null -A hmac-sha2-256 {}", bytes("d4", 32));
     let tunnels = [gcm(), cbc_sha1(), null].map(|suite| Setkey::tunnel(&suite));
-    let bundles = [bundle, transport_bundle].map(Setkey::bundle);
+    let bundles = [bundle, transport_bundle, compressed].map(Setkey::bundle);
     for ends in tunnels.iter().chain(&bundles) {
         assert_eq!(outbound_inline(ends), 0, "outbound, {}", ends.left);
         assert_eq!(inbound_inline(ends), 0, "inbound, {}", ends.right);

@@ -2,6 +2,7 @@
 
 mod aggfrag;
 mod bench;
+mod compression;
 mod ends;
 mod faults;
 mod layers;

@@ -117,6 +117,21 @@ pub fn transport_bundle(direction: &str) -> String {
         .concat()
 }
 
+/// IPComp and then ESP, both in transport mode between the two hosts of [`datagram`] and [`tcp`].
+pub fn compressed(direction: &str) -> String {
+    let between = |(source, destination)| {
+        format!(
+            "add {source} {destination} ipcomp 0x1001 -m transport -C deflate;
+             add {source} {destination} esp 0x1002 -m transport {};
+             spdadd {source} {destination} any -P {direction} ipsec ipcomp/transport//require esp/transport//require;",
+            gcm()
+        )
+    };
+    [("10.1.0.1", "10.2.0.1"), ("fd01::", "fd02::")]
+        .map(between)
+        .concat()
+}
+
 /// Repeatable chance.
 pub struct Chance(pub u64);
 

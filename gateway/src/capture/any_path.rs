@@ -57,5 +57,14 @@ fn templates() -> Vec<Template> {
         level: Level::Use,
     });
     let of_one_layer: Vec<_> = of_one_layer.collect();
-    of_one_layer.repeat(MAX_NESTED_SAS)
+    // What is compressed is inside all others.
+    let compressed = [Mode::Tunnel, Mode::Transport].map(|mode| Template {
+        protocol: Protocol::IpComp,
+        mode,
+        endpoints: None,
+        level: Level::Use,
+    });
+    let mut all = compressed.to_vec();
+    all.extend(of_one_layer.repeat(MAX_NESTED_SAS));
+    all
 }

@@ -51,8 +51,11 @@ pub(super) fn udp_ports(needs: &BTreeSet<Need>) -> BTreeSet<u16> {
 
 fn of_association(config: &SaConfig, addresses: &[IpAddr]) -> Vec<Need> {
     let v6 = config.id.destination.is_ipv6();
-    if config.id.protocol == Protocol::Ah {
-        return vec![Need::Ah { v6 }, Need::Whole { v6 }];
+    match config.id.protocol {
+        Protocol::Ah => return vec![Need::Ah { v6 }, Need::Whole { v6 }],
+        // It travels inside ESP or AH.
+        Protocol::IpComp => return Vec::new(),
+        Protocol::Esp => {}
     }
     let Some(encapsulation) = config.encapsulation else {
         let mut needs = vec![Need::Esp { v6 }];

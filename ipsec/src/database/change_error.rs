@@ -31,6 +31,11 @@ pub(super) enum ChangeError {
         "there is already a policy for this traffic in this direction; delete it first, or use `spdupdate`"
     )]
     PolicyExists,
+    #[error(
+        "`ipcomp` has to be the first of a policy's templates, with `esp` or `ah` behind it: what is encrypted does not \
+         become shorter, and compression alone protects nothing"
+    )]
+    CompressionPlace,
     #[error("there is no policy for this traffic in this direction; `setkey -DP` lists all")]
     NoPolicy,
     #[error(transparent)]
@@ -41,6 +46,7 @@ fn describe(id: &SaId) -> String {
     let protocol = match id.protocol {
         Protocol::Esp => "ESP",
         Protocol::Ah => "AH",
+        Protocol::IpComp => "IPComp",
     };
     format!(
         "{protocol} association to {} with SPI {}",

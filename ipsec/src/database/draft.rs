@@ -1,6 +1,7 @@
 //! The databases while they are being changed: a cheap copy that is thrown away if any command is refused.
 
 use super::change_error::ChangeError;
+use super::compression::{any_spi, check_compression};
 use super::shadowed::nat_conflict;
 use super::spd_entry::SpdEntry;
 use super::spread::Spreader;
@@ -264,7 +265,7 @@ impl Draft {
         now: u64,
         random: &mut dyn FnMut() -> u64,
     ) -> Outcome {
-        let (low, high) = range.map_or((0x100, 0x0fff_ffff), |(low, high)| (low.get(), high.get()));
+        let (low, high) = range.map_or(any_spi(protocol), |(low, high)| (low.get(), high.get()));
         let width = u64::from(high.saturating_sub(low)) + 1;
         let first = random() % width;
         // A random start and then one after the other: finds a free one if there is one.
@@ -330,6 +331,7 @@ impl Draft {
         now: u64,
         random: &mut dyn FnMut() -> u64,
     ) -> Outcome {
+        check_compression(policy)?;
         let key = (policy.selector, policy.direction);
         if self.known.contains_key(&key) {
             return Err(ChangeError::PolicyExists);
@@ -356,6 +358,9 @@ impl Draft {
     /// A policy of IKE that changes with its child SA keeps its place among those of the same priority. False if there
     /// is none.
     fn change_in_place(&mut self, policy: &Arc<Policy>, now: u64) -> bool {
+        if check_compression(policy).is_err() {
+            return false;
+        }
         let place = self.place_of(&policy.selector, policy.direction);
         let old = place.and_then(|place| self.policies.get_mut(place));
         let is_kept = |old: &&mut Arc<SpdEntry>| {

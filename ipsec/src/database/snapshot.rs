@@ -2,6 +2,7 @@
 
 use super::SaIndex;
 use super::choices::is_for;
+use super::compression::Compressing;
 use super::hash_index::HashIndex;
 use super::index::{Fit, Index};
 use super::interfaces::{Interface, Interfaces};
@@ -11,7 +12,7 @@ use super::spread::Spreader;
 use crate::Dropped;
 use crate::packet::Outline;
 use crate::policy::{Direction, Level, Policy, Template};
-use crate::sa::{Sa, SaId};
+use crate::sa::{Protocol, Sa, SaId};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,7 @@ pub struct Snapshot {
     pub(super) in_and_fwd_differ: bool,
     interfaces: Interfaces,
     spreader: Spreader,
+    pub(super) compressing: Compressing,
 }
 
 /// What inbound policy allows for a packet that was opened.
@@ -87,6 +89,7 @@ impl Snapshot {
         let out = Spd::new(&sorted, Direction::Out, |policy| resolver.route(policy));
         let (inbound, forward) = (demands(Direction::In), demands(Direction::Fwd));
         let in_and_fwd_differ = !inbound.judges_as(&forward);
+        let compressing = Compressing::among(&sas);
         let places = HashIndex::of(sas.iter().map(|sa| words(&sa.config.id)));
         Self {
             sas,
@@ -97,6 +100,7 @@ impl Snapshot {
             in_and_fwd_differ,
             interfaces,
             spreader,
+            compressing,
         }
     }
 
@@ -277,7 +281,9 @@ impl Snapshot {
         let mut path = path.iter().map(|index| self.sa(*index)).peekable();
         for template in templates.iter().rev() {
             let came_through = path.next_if(|sa| satisfies(sa, template)).is_some();
-            if !came_through && template.level != Level::Use {
+            // RFC 3173 2.2: what does not become shorter comes without its IPComp header.
+            let is_optional = template.level == Level::Use || template.protocol == Protocol::IpComp;
+            if !came_through && !is_optional {
                 return false;
             }
         }

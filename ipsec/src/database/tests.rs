@@ -706,6 +706,7 @@ fn explain_names_the_policy_the_association_and_what_is_missing() {
 }
 
 mod changes;
+mod compression;
 mod directions;
 mod interfaces;
 mod paths;

@@ -1,6 +1,6 @@
 //! The configuration of an association: fixed for its life, part of every snapshot.
 
-use super::{Lifetimes, Reqid, SaId};
+use super::{Lifetimes, Protocol, Reqid, SaId};
 use crate::aggfrag::Aggfrag;
 use crate::selector::Selector;
 use crate::suite::Suite;
@@ -151,7 +151,12 @@ impl SaConfig {
 
     /// The last sequence number that the association can have (RFC 4303 2.2, 2.2.1).
     pub fn last_number(&self) -> u64 {
-        if self.esn { u64::MAX } else { u32::MAX.into() }
+        // IPComp has no sequence numbers: packets are counted in their place.
+        if self.esn || self.id.protocol == Protocol::IpComp {
+            u64::MAX
+        } else {
+            u32::MAX.into()
+        }
     }
 
     /// Whether a sequence number that comes twice could make a nonce come twice: counter modes, whose key bytes end in

@@ -61,6 +61,8 @@ pub enum Protocol {
     Esp,
     /// Authentication Header (RFC 4302).
     Ah,
+    /// IP payload compression (RFC 3173), whose associations are found by the CPI in place of an SPI.
+    IpComp,
 }
 
 impl Protocol {
@@ -69,6 +71,7 @@ impl Protocol {
         match self {
             Self::Esp => 50,
             Self::Ah => 51,
+            Self::IpComp => 108,
         }
     }
 }
@@ -78,7 +81,7 @@ impl Protocol {
 pub struct SaId {
     /// Outer destination address.
     pub destination: IpAddr,
-    /// ESP or AH.
+    /// ESP, AH or IPComp.
     pub protocol: Protocol,
     /// The SPI the receiver chose.
     pub spi: Spi,

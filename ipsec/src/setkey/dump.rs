@@ -132,6 +132,9 @@ fn port_behind(port: Option<u16>, always: bool) -> String {
 
 /// An algorithm without a key has no line.
 fn keys(out: &mut SecretText, config: &SaConfig) {
+    if let Some(compression) = config.suite.compression() {
+        let _ = writeln!(out, "\tC: {}", compression.name());
+    }
     if let Some((row, secret)) = config.suite.encryption() {
         key(out, 'E', row.name, secret);
     }
@@ -210,6 +213,7 @@ fn protocol_word(config: &SaConfig) -> &'static str {
         (Protocol::Esp, Some(_)) => "esp-udp",
         (Protocol::Esp, None) => "esp",
         (Protocol::Ah, _) => "ah",
+        (Protocol::IpComp, _) => "ipcomp",
     }
 }
 
@@ -331,6 +335,7 @@ fn template(out: &mut String, template: &Template, ports: bool) {
     let protocol = match template.protocol {
         Protocol::Esp => "esp",
         Protocol::Ah => "ah",
+        Protocol::IpComp => "ipcomp",
     };
     let end = |address: IpAddr| format!("{address}{}", port_behind(None, ports));
     let ends = template

@@ -13,7 +13,7 @@ const SA: &str = "192.0.2.1 192.0.2.2 esp 0x1000";
 
 /// Every word of a statement or an option, a text with it, and the place of the manual that explains it.
 #[rustfmt::skip]
-const OBEYED: [(&str, &str, &str); 42] = [
+const OBEYED: [(&str, &str, &str); 44] = [
     ("add",           "add SA KEY;",                                             "| `add ["),
     ("update",        "update SA KEY;",                                          "| `update ["),
     ("delete",        "delete SA;",                                              "| `delete ["),
@@ -46,6 +46,8 @@ const OBEYED: [(&str, &str, &str); 42] = [
     ("-o",            "add SA -o df=set KEY;",                                   "| `-o NAME=VALUE` |"),
     ("esp-udp",       "add 192.0.2.1[5000] 192.0.2.2[any] esp-udp 9999 KEY;",    "| `esp-udp` |"),
     ("ah",            "add 192.0.2.1 192.0.2.2 ah 9999 -A hmac-sha1 \"12345678901234567890\";", "| `ah` |"),
+    ("ipcomp",        "add 192.0.2.1 192.0.2.2 ipcomp 9999 -C deflate;",        "| `ipcomp` |"),
+    ("-C -R",         "add 192.0.2.1 192.0.2.2 ipcomp 9999 -C deflate -R;",     "`-C deflate`"),
     ("quoted key",    "add SA -E aes-cbc \"sixteen bytes ok\";",                 "characters in double quotes"),
     ("odd hex key",   "add SA -E aes-cbc 0x00102030405060708090a0b0c0d0e0f;",    "An odd number of digits"),
     ("a name",        "delete -4 both 192.0.2.2 esp 9999;",                         "names that `setkey` looks up"),
@@ -60,8 +62,9 @@ const OBEYED: [(&str, &str, &str); 42] = [
 
 /// What parses and is refused, with a word of the reason.
 #[rustfmt::skip]
-const REFUSED: [(&str, &str, &str); 16] = [
-    ("ipcomp",     "add 192.0.2.1 192.0.2.2 ipcomp 9999 -C deflate;",          "not built"),
+const REFUSED: [(&str, &str, &str); 17] = [
+    ("lzs",        "add 192.0.2.1 192.0.2.2 ipcomp 9999 -C lzs;",              "RFC 2395"),
+    ("lzjh",       "add 192.0.2.1 192.0.2.2 ipcomp 9999 -C lzjh;",             "RFC 3051"),
     ("esp-old",    "add 192.0.2.1 192.0.2.2 esp-old 9999 KEY;",                "RFC 1827"),
     ("ah-old",     "add 192.0.2.1 192.0.2.2 ah-old 9999 -A hmac-sha1 \"12345678901234567890\";", "RFC 1826"),
     ("tcp",        "add 192.0.2.1 192.0.2.2 tcp 0x1000 -A tcp-md5 \"secret\";", "belong to TCP"),

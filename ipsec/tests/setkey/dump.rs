@@ -97,6 +97,20 @@ fn an_association_is_printed_as_ipsec_tools_prints_it() {
 }
 
 #[test]
+fn compression_is_printed_in_place_of_keys() {
+    let dump = text(&sas("add ::1 ::2 ipcomp 256 -m tunnel -C deflate;"), false);
+    let expected = "::1 ::2 \n\
+        \tipcomp mode=tunnel spi=256(0x00000100) reqid=0(0x00000000)\n\
+        \tC: deflate\n\
+        \tseq=0x";
+    assert!(dump.starts_with(expected), "{dump}");
+    let policies =
+        policies("spdadd ::1 ::2 any -P out ipsec ipcomp/transport//use esp/transport//require;");
+    let dump = dump_policies(&policies, &context(false));
+    assert!(dump.contains("\tipcomp/transport//use\n\tesp/transport//require\n"));
+}
+
+#[test]
 fn a_time_that_never_was_is_blank() {
     let mut sas = sas("add ::1 ::2 ah 256 -A hmac-md5 \"1234567890123456\";");
     sas[0].last_used = 0;

@@ -51,6 +51,7 @@ fn number(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Esp => 3,
         Protocol::Ah => 2,
+        Protocol::IpComp => 9,
     }
 }
 

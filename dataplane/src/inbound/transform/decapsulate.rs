@@ -4,6 +4,7 @@ use crate::inbound::packet::{InnerSpan, LayerHeader, Outcome};
 use ipsec::Dropped;
 use ipsec::aggfrag;
 use ipsec::database::{SaIndex, Snapshot};
+use ipsec::ipcomp::Decompressor;
 use ipsec::packet::Outline;
 use ipsec::sa::{Mode, Sa};
 use ipsec::transport::UnprotectedHeaders;
@@ -17,6 +18,7 @@ pub(super) struct Decapsulator<'a> {
     /// The intake's bytes.
     pub bytes: &'a mut [u8],
     pub rebuilt: &'a mut Vec<u8>,
+    pub decompressor: &'a mut Option<Decompressor>,
 }
 
 /// One layer whose ICV was right, and the headers before it.
@@ -35,6 +37,11 @@ impl Decapsulator<'_> {
     /// Removes one layer: the packet inside where it lies; in transport mode with its IP header moved or written anew.
     pub fn decapsulate(&mut self, layer: &GenuineLayer<'_>) -> Result<InnerSpan, Dropped> {
         let sa = self.snapshot.sa(layer.sa);
+        if let LayerHeader::IpComp(header) = layer.header
+            && header.is_compressed()
+        {
+            return self.decompress(layer, header);
+        }
         let (inside, next_header) = self.inside(layer)?;
         let version = match (next_header, sa.config.mode) {
             // RFC 4303 2.6: a dummy packet.
@@ -87,12 +94,13 @@ impl Decapsulator<'_> {
                 let inside = start + ah.header_len()..layer.body.end;
                 Ok((inside, ah.next_header()))
             }
+            LayerHeader::IpComp(header) => Ok((layer.body.clone(), header.next_header())),
             LayerHeader::Inside => Err(Dropped::BadInner),
         }
     }
 
     /// The traffic class of the IP header before the layer.
-    fn outer_class(&mut self, layer: &GenuineLayer<'_>) -> u8 {
+    pub(super) fn outer_class(&mut self, layer: &GenuineLayer<'_>) -> u8 {
         if let Some(outer) = layer.outer {
             return outer.traffic_class;
         }

@@ -45,7 +45,13 @@ impl InnerProcessor<'_> {
         innermost: SaIndex,
         inner_mtu: usize,
     ) -> Result<Inner, Dropped> {
-        let interface = policy::check(self.packets.snapshot, self.forwards, outline, path)?;
+        let snapshot = self.packets.snapshot;
+        let interface = policy::check(snapshot, self.forwards, outline, path)?;
+        // A payload that was compressed inside ESP in UDP; nothing else is rebuilt with several SAs.
+        let is_behind_nat = |sa: &SaIndex| *sa != innermost && is_behind_nat(snapshot.sa(*sa));
+        if span.rebuilt && !span.in_tunnel && path.iter().any(is_behind_nat) {
+            nat::renew_checksum(self.packets.bytes_at_mut(span), outline);
+        }
         Ok(self.finish(span, outline, (innermost, interface), inner_mtu))
     }
 

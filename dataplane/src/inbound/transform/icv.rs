@@ -38,7 +38,7 @@ impl Authenticated for InboundPacket {
                 sa: self.sa,
                 range: self.range.clone(),
             }),
-            LayerHeader::Ah(_) | LayerHeader::Inside => None,
+            LayerHeader::Ah(_) | LayerHeader::IpComp(_) | LayerHeader::Inside => None,
         }
     }
 

@@ -11,6 +11,7 @@
 //! first.
 
 use super::decapsulate::{Decapsulator, GenuineLayer, check_source};
+use super::decompress::{by_well_known_cpi, left_out_layer};
 use super::deliver::InnerProcessor;
 use super::icv::{self, JOBS_PER_CALL};
 use crate::buffers::{prefix_mut, recycle};
@@ -155,7 +156,8 @@ pub(super) fn next_layer(
     let protocol = match outline.protocol {
         number if number == Protocol::Esp.number() => Protocol::Esp,
         number if number == Protocol::Ah.number() => Protocol::Ah,
-        _ => return Ok(None),
+        number if number == Protocol::IpComp.number() => Protocol::IpComp,
+        _ => return left_out_layer(packets, chain, packet, span, outline, mtu),
     };
     if outline.fragment != FragmentKind::Whole {
         return Ok(None);
@@ -165,7 +167,8 @@ pub(super) fn next_layer(
         .get(outline.header_len..outline.total_len)
         .ok_or(Dropped::BadInner)?;
     let id = read_sa_id(outline.destination, protocol, body, Dropped::BadInner)?;
-    let index = match packets.snapshot.find(&id) {
+    let found = packets.snapshot.find(&id);
+    let index = match found.or_else(|| by_well_known_cpi(packets, &id, outline, body)) {
         Some(index) => index,
         None if span.in_tunnel => return Ok(None),
         None => return Err(Dropped::NoSa),

@@ -120,7 +120,7 @@ fn checked(config: &SaConfig, packet: &[u8]) -> Result<UnprotectedHeaders, Dropp
 }
 
 /// The outline of a packet with this header, for the next layer.
-fn outline_of(outer: &Outer) -> Outline {
+pub(super) fn outline_of(outer: &Outer) -> Outline {
     Outline {
         source: outer.source,
         destination: outer.destination,
@@ -205,6 +205,20 @@ pub(super) fn allow_fragments(layers: &mut Vec<ChainLayer>, range: ChainRange) -
         if let LayerMode::Tunnel { outer, .. } = &mut layer.mode {
             outer.dont_fragment = false;
         }
+    }
+    ChainRange::new(start..layers.len())
+}
+
+/// Appends a copy of a chain for packets whose headers name `next`.
+pub(super) fn rename(layers: &mut Vec<ChainLayer>, range: ChainRange, next: u8) -> ChainRange {
+    let start = layers.len();
+    layers.extend_from_within(range.indices());
+    if let Some(ChainLayer {
+        mode: LayerMode::Transport(outside),
+        ..
+    }) = layers.get_mut(start)
+    {
+        outside.next = next;
     }
     ChainRange::new(start..layers.len())
 }

@@ -62,10 +62,10 @@ impl<'a> Classifier<'a> {
                 let sa = self.snapshot.sa(index);
                 aggfrag_plan(sa, index, self.paths.choice(sa.config.id.destination))
             }
-            &[index] if is_single_esp(&self.snapshot.sa(index).config, outline) => {
-                self.single_plan(index, packet, outline)?
+            [index, rest @ ..] if self.compresses(*index) => {
+                self.compressed_plan(plans, (*index, rest), packet, outline)?
             }
-            path => self.chain_plan(path, packet, outline)?,
+            path => self.plan_of(path, packet, outline)?,
         };
         let id = plans.push(plan);
         // Rare headers may differ where all that policy looks at is the same.
@@ -81,9 +81,31 @@ impl<'a> Classifier<'a> {
 
     /// Whether a packet goes through its innermost SA in tunnel mode.
     pub fn is_for_tunnel(&self, outline: &Outline) -> Result<bool, Dropped> {
-        let innermost = self.decide(outline)?.first().copied();
-        let is_tunnel = |index| is_tunnel(&self.snapshot.sa(index).config, outline);
-        Ok(innermost.is_some_and(is_tunnel))
+        let is_tunnel = |index: &SaIndex| is_tunnel(&self.snapshot.sa(*index).config, outline);
+        Ok(match self.decide(outline)? {
+            // RFC 3173 2.1: a fragment is not compressed, and goes on to the next SA.
+            [index, next, ..] if self.compresses(*index) => is_tunnel(index) || is_tunnel(next),
+            path => path.first().is_some_and(is_tunnel),
+        })
+    }
+
+    fn compresses(&self, index: SaIndex) -> bool {
+        self.snapshot.sa(index).config.id.protocol == Protocol::IpComp
+    }
+
+    /// The plan of a path without compression, or behind it.
+    pub(super) fn plan_of(
+        &mut self,
+        path: &[SaIndex],
+        packet: &[u8],
+        outline: &Outline,
+    ) -> Result<EncapPlan, Dropped> {
+        match path {
+            &[index] if is_single_esp(&self.snapshot.sa(index).config, outline) => {
+                self.single_plan(index, packet, outline)
+            }
+            path => self.chain_plan(path, packet, outline),
+        }
     }
 
     /// Appends a copy of a plan whose new headers have DF clear.
@@ -91,6 +113,13 @@ impl<'a> Classifier<'a> {
         let mut plan = plans[id];
         plan.outer.dont_fragment = false;
         plan.chain = chain::allow_fragments(self.chains, plan.chain);
+        if let Some(compression) = &mut plan.compression {
+            compression.compressed = self.allow_fragments(plans, compression.compressed);
+            compression.plain = self.allow_fragments(plans, compression.plain);
+            if let Some(outer) = &mut compression.tunnel {
+                outer.dont_fragment = false;
+            }
+        }
         plans.push(plan)
     }
 
@@ -118,6 +147,7 @@ impl<'a> Classifier<'a> {
             inner_mtu: outside + pmtu::inner_mtu(&sa.config, path_mtu),
             chain: ChainRange::default(),
             is_aggfrag: false,
+            compression: None,
         })
     }
 
@@ -144,6 +174,7 @@ impl<'a> Classifier<'a> {
             inner_mtu: built.inner_mtu,
             chain: ChainRange::new(start..self.chains.len()),
             is_aggfrag: false,
+            compression: None,
         })
     }
 
@@ -183,6 +214,7 @@ pub(super) fn aggfrag_plan(sa: &Sa, index: SaIndex, path_mtu: usize) -> EncapPla
             _ => aggfrag::payload_capacity(&sa.config, path_mtu),
         },
         is_aggfrag: true,
+        compression: None,
         chain: ChainRange::default(),
     }
 }

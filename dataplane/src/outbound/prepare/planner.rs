@@ -3,6 +3,7 @@
 //! ```text
 //!   item ──► classify ──► fits its path? ──► assign ──► reservations, bursts
 //!                │               └─ fragment first ──► assign, for each fragment
+//!                │                                and compress, in front of it, where the policy says so
 //!                └─ a fragment for transport mode ──► reassemble ──► assign, once whole
 //! ```
 
@@ -14,6 +15,7 @@ use crate::buffers::append;
 use crate::io::ReceiveBuffer;
 use crate::outbound::OutboundBatch;
 use crate::outbound::batch::TooBig;
+use crate::outbound::compression::Compression;
 use crate::outbound::item::{ClassifiedItem, EncapPlans, Item, PlanId};
 use crate::syn;
 use crate::train::segments::Segments;
@@ -32,6 +34,7 @@ pub(super) struct Planner<'a> {
     pub assigner: Assigner<'a>,
     pub reassembler: &'a mut Reassembler,
     pub packers: &'a mut Packers,
+    pub compression: &'a mut Option<Compression>,
     pub now: u64,
 }
 
@@ -184,8 +187,11 @@ impl<'a> Planner<'a> {
     }
 
     /// Assigns sequence numbers to the packets of an item, or packs them into payloads whose turn comes later.
-    fn assign(&mut self, batch: &mut OutboundBatch, classified: ClassifiedItem<'a>) {
+    pub(super) fn assign(&mut self, batch: &mut OutboundBatch, classified: ClassifiedItem<'a>) {
         let plan = &batch.planned.plans[classified.plan];
+        if let Some(compression) = plan.compression {
+            return self.compress(batch, &classified, &compression);
+        }
         let (is_aggfrag, has_chain) = (plan.is_aggfrag, !plan.chain.is_empty());
         let (planned, counts) = (&mut batch.planned, &mut batch.counts);
         if is_aggfrag {

@@ -7,8 +7,8 @@ use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Template
 use ipsec::sa::{Mode, Protocol, Reqid};
 use netlink_packet_xfrm::policy::{DelGetMessage, FlushMessage, ModifyMessage};
 use netlink_packet_xfrm::{
-    AF_INET, AF_INET6, Address, IPPROTO_AH, IPPROTO_ESP, IPPROTO_ICMP, IPPROTO_ICMPV6,
-    Selector as KernelSelector, UserPolicyInfo, UserTemplate, XFRM_MODE_TRANSPORT,
+    AF_INET, AF_INET6, Address, IPPROTO_AH, IPPROTO_COMP, IPPROTO_ESP, IPPROTO_ICMP,
+    IPPROTO_ICMPV6, Selector as KernelSelector, UserPolicyInfo, UserTemplate, XFRM_MODE_TRANSPORT,
     XFRM_MODE_TUNNEL, XFRM_POLICY_ALLOW, XFRM_POLICY_BLOCK, XFRM_POLICY_FWD, XFRM_POLICY_IN,
     XFRM_POLICY_OUT, XfrmAttrs, XfrmMessage,
 };
@@ -234,6 +234,7 @@ fn read_template(from: &UserTemplate) -> Option<Template> {
         protocol: match from.id.proto {
             IPPROTO_ESP => Protocol::Esp,
             IPPROTO_AH => Protocol::Ah,
+            IPPROTO_COMP => Protocol::IpComp,
             _ => return None,
         },
         mode: match from.mode {

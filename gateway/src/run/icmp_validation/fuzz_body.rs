@@ -31,6 +31,7 @@ pub fn messages(data: &[u8]) {
         let quoted = match sa.config.id.protocol {
             Protocol::Esp => quote,
             Protocol::Ah => &quote[4..],
+            Protocol::IpComp => unreachable!("it is never the outermost"),
         };
         let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| quoted[at + byte]));
         assert_eq!(word(0), sa.config.id.spi.get());

@@ -6,7 +6,8 @@ use super::option::Options;
 use super::{Lower, Lowering, unsupported};
 use crate::algorithm::{Encryption, Integrity};
 use crate::command::Command;
-use crate::sa::{SaConfig, SaId, Spi};
+use crate::ipcomp::DEFLATE_CPI;
+use crate::sa::{Protocol, SaConfig, SaId, Spi};
 use crate::setkey::ast::*;
 use crate::setkey::{Problem, Span};
 use crate::suite::NamedSuite;
@@ -26,7 +27,7 @@ impl<'a> Lowering<'a> {
         let protocol = unsupported::sa_protocol(&name.protocol)?;
         let options = Options::read(&name.extensions.options)?;
         let suite = self.suite(entry, protocol, options.icv);
-        let spi = self.spi(name.spi);
+        let spi = self.spi(name.spi, protocol);
         let (spi, settings) = (self.note(spi), self.settings(name, &options));
         let settings = self.note(settings);
         let (Some(pairs), Some(suite), Some(spi), Some(settings)) = (pairs, suite, spi, settings)
@@ -55,7 +56,7 @@ impl<'a> Lowering<'a> {
         let (source, destination) =
             self.pair(name.lookup, &name.source.host, &name.destination.host)?;
         let protocol = unsupported::sa_protocol(&name.protocol)?;
-        let spi = self.spi(name.spi)?;
+        let spi = self.spi(name.spi, protocol)?;
         self.push(
             command(
                 SaId {
@@ -92,7 +93,7 @@ impl<'a> Lowering<'a> {
         let protocol = unsupported::sa_protocol(&name.protocol)?;
         let range = match name.spi.node {
             0 => None,
-            _ => self.spi(name.spi).map(|spi| Some((spi, spi)))?,
+            _ => self.spi(name.spi, protocol).map(|spi| Some((spi, spi)))?,
         };
         self.push(
             Command::GetSpi {
@@ -105,7 +106,10 @@ impl<'a> Lowering<'a> {
         )
     }
 
-    fn spi(&mut self, spi: At<u32>) -> Lower<Spi> {
+    fn spi(&mut self, spi: At<u32>, protocol: Protocol) -> Lower<Spi> {
+        if protocol == Protocol::IpComp {
+            return cpi(spi);
+        }
         let Some(value) = Spi::new(spi.node) else {
             let problem = Problem::new(spi.span, "SPI 0 never travels (RFC 4303 2.1)");
             return Err(problem.advise("choose one from 256 on"));
@@ -152,4 +156,14 @@ fn salted_key(entry: &SaEntry) -> Option<(&At<Key>, &'static str)> {
         key,
         "a nonce that comes twice lets others forge packets of both",
     ))
+}
+
+/// RFC 3173 3.3: 0 to 63 are well known, of which DEFLATE is one, and those up to 255 reserved.
+fn cpi(cpi: At<u32>) -> Lower<Spi> {
+    let known = Spi::new(cpi.node);
+    let fits = |cpi: &Spi| matches!(cpi.get(), 256..=0xffff) || cpi.get() == u32::from(DEFLATE_CPI);
+    known.filter(fits).ok_or_else(|| {
+        let problem = Problem::new(cpi.span, "this is no CPI of DEFLATE (RFC 3173 3.3)");
+        problem.advise("a CPI has 16 bits: choose one from 256 to 65535, or the well-known 2")
+    })
 }

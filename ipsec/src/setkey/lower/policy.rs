@@ -227,13 +227,7 @@ impl Lowering<'_> {
         let protocol = match template.protocol.node {
             TemplateProtocol::Esp => sa::Protocol::Esp,
             TemplateProtocol::Ah => sa::Protocol::Ah,
-            TemplateProtocol::IpComp => {
-                let problem = Problem::unsupported(
-                    template.protocol.span,
-                    "`ipcomp`: payload compression is not built yet",
-                );
-                return Err(problem.advise("leave it out on both sides"));
-            }
+            TemplateProtocol::IpComp => sa::Protocol::IpComp,
         };
         let ends = template.ends.as_ref().map(|ends| self.ends(lookup, ends));
         Ok(policy::Template {

@@ -6,7 +6,7 @@ use crate::sa::Protocol as SaProtocol;
 use crate::setkey::ast::*;
 use crate::setkey::spelling::nearest;
 use crate::setkey::{Problem, Span};
-use crate::suite::{NAMED_SUITES, NamedSuite, Secret, Suite, SuiteError};
+use crate::suite::{CompressionAlgorithm, NAMED_SUITES, NamedSuite, Secret, Suite, SuiteError};
 
 type Encrypting = (Encryption, Secret);
 type Authenticating = (Integrity, Secret);
@@ -19,6 +19,10 @@ impl Lowering<'_> {
         protocol: SaProtocol,
         icv: Option<At<usize>>,
     ) -> Option<Suite> {
+        if protocol == SaProtocol::IpComp {
+            let compression = compression(entry, icv);
+            return self.note(compression).map(Suite::of_compression);
+        }
         let (encryption, integrity) = self.algorithms(entry);
         let fits = check_protocol(entry, protocol);
         self.note(fits)?;
@@ -113,6 +117,27 @@ fn check_protocol(entry: &SaEntry, protocol: SaProtocol) -> Lower<()> {
             let problem = Problem::new(entry.name.protocol.span, "AH needs an integrity algorithm");
             Err(problem.advise("add `-A`"))
         }
+        (SaProtocol::IpComp, _, _) => Ok(()),
+    }
+}
+
+/// The algorithm of IPComp, which has no keys. `-R` changes nothing, as on Linux: the CPI is always the one given.
+fn compression(entry: &SaEntry, icv: Option<At<usize>>) -> Lower<CompressionAlgorithm> {
+    let algorithms = [&entry.encryption, &entry.integrity].into_iter().flatten();
+    let keyed = algorithms.map(|at| at.span).chain(icv.map(|at| at.span));
+    if let Some(span) = keyed.into_iter().next() {
+        let problem = Problem::new(span, "IPComp neither encrypts nor authenticates");
+        return Err(problem.advise("leave it out, and put `esp` or `ah` around it in the policy"));
+    }
+    let Some(compression) = &entry.compression else {
+        let span = entry.name.protocol.span;
+        let problem = Problem::new(span, "IPComp needs a compression algorithm");
+        return Err(problem.advise("add `-C deflate`"));
+    };
+    let name = &compression.node.name;
+    match &*name.node {
+        "deflate" => Ok(CompressionAlgorithm::Deflate),
+        _ => Err(unsupported::compression(name)),
     }
 }
 

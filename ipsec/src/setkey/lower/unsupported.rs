@@ -81,11 +81,38 @@ pub(super) fn algorithm(name: &At<String>) -> Option<Problem> {
     })
 }
 
+/// Compression algorithms that setkey names and nothing here computes, and why.
+const COMPRESSION: [(&str, &str); 3] = [
+    ("oui", "a vendor's own algorithm has no specification"),
+    (
+        "lzs",
+        "LZS (RFC 2395) has no free implementation, the kernel's included",
+    ),
+    (
+        "lzjh",
+        "LZJH (RFC 3051) has no free implementation, the kernel's included",
+    ),
+];
+
+/// The problem with a compression algorithm that is not done here.
+pub(super) fn compression(name: &At<String>) -> Problem {
+    let known = COMPRESSION.iter().find(|(known, _)| *known == name.node);
+    let problem = match known {
+        Some((known, why)) => Problem::unsupported(name.span, format!("`{known}`: {why}")),
+        None => {
+            let shown = crate::setkey::shown(&name.node);
+            Problem::new(name.span, format!("`{shown}` is no compression algorithm"))
+        }
+    };
+    problem.advise("use `deflate` on both sides")
+}
+
 /// The protocol of an association, unless it is one that is not done here.
 pub(super) fn sa_protocol(protocol: &At<ProtocolWord>) -> Result<SaProtocol, Problem> {
     let (message, advice) = match &protocol.node {
         ProtocolWord::Esp | ProtocolWord::EspUdp(_) => return Ok(SaProtocol::Esp),
         ProtocolWord::Ah => return Ok(SaProtocol::Ah),
+        ProtocolWord::IpComp => return Ok(SaProtocol::IpComp),
         ProtocolWord::EspOld => (
             "`esp-old`: the ESP of RFC 1827 has no sequence numbers and was replaced in 1998",
             "use `esp` on both sides",
@@ -93,10 +120,6 @@ pub(super) fn sa_protocol(protocol: &At<ProtocolWord>) -> Result<SaProtocol, Pro
         ProtocolWord::AhOld => (
             "`ah-old`: the AH of RFC 1826 has no sequence numbers and was replaced in 1998",
             "use `ah` on both sides",
-        ),
-        ProtocolWord::IpComp => (
-            "`ipcomp`: payload compression is not built yet",
-            "leave it out on both sides",
         ),
         ProtocolWord::Tcp => (
             "`tcp`: TCP-MD5 signatures belong to TCP, not to IPsec",

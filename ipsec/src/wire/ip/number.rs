@@ -28,6 +28,8 @@ pub const ICMPV6: u8 = 58;
 pub const NO_NEXT: u8 = 59;
 /// IPv6 destination options.
 pub const DESTINATION_OPTIONS: u8 = 60;
+/// IP payload compression.
+pub const IPCOMP: u8 = 108;
 /// SCTP.
 pub const SCTP: u8 = 132;
 /// UDP-Lite.

@@ -85,6 +85,13 @@ fn algorithms(config: &SaConfig) -> Vec<XfrmAttrs> {
     let suite = &config.suite;
     let icv_bits = suite.icv_len() as u32 * 8;
     let mut attributes = Vec::new();
+    if let Some(compression) = suite.compression() {
+        attributes.push(XfrmAttrs::CompressionAlg(Alg {
+            alg_name: name(compression.name()),
+            alg_key_len: 0,
+            alg_key: Vec::new(),
+        }));
+    }
     if let Some((row, secret)) = suite.integrity() {
         attributes.push(XfrmAttrs::AuthenticationAlgTrunc(AlgAuth {
             alg_name: name(row.xfrm),

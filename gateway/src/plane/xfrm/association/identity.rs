@@ -13,6 +13,7 @@ pub(crate) fn identity(info: &UserSaInfo) -> Option<SaId> {
         protocol: match info.id.proto {
             IPPROTO_ESP => Protocol::Esp,
             IPPROTO_AH => Protocol::Ah,
+            IPPROTO_COMP => Protocol::IpComp,
             _ => return None,
         },
         spi: Spi::new(info.id.spi)?,

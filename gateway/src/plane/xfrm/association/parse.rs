@@ -7,7 +7,7 @@ use ipsec::dropped::Dropped;
 use ipsec::sa::Phase;
 use ipsec::sa::{DontFragment, Dscp, Mode, Reqid, SaConfig, SaId, UdpEncapsulation};
 use ipsec::sa::{LifetimeLimits, Lifetimes};
-use ipsec::suite::{Secret, Suite};
+use ipsec::suite::{CompressionAlgorithm, Secret, Suite};
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::*;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Found {
     Sa(Box<SaReport>),
     /// An SPI that waits for its keys.
     Larval(SaId),
-    /// Something else: IPComp, an algorithm that is not in the table …
+    /// Something else: an algorithm that is not in the table …
     Other,
 }
 
@@ -35,6 +35,7 @@ pub(crate) fn parse(message: &ModifyMessage) -> Found {
                 | XfrmAttrs::EncryptionAlgAead(_)
                 | XfrmAttrs::AuthenticationAlg(_)
                 | XfrmAttrs::AuthenticationAlgTrunc(_)
+                | XfrmAttrs::CompressionAlg(_)
         )
     });
     match (is_keyed, read_config(id, message)) {
@@ -119,6 +120,10 @@ fn read_suite(attributes: &[XfrmAttrs]) -> Option<Suite> {
                 let row = mac(&algorithm.alg_name)?;
                 integrity = Some((row, Secret::new(algorithm.alg_key.clone())));
                 icv_len = Some(algorithm.alg_trunc_len as usize / 8);
+            }
+            XfrmAttrs::CompressionAlg(algorithm) => {
+                let is_known = text(&algorithm.alg_name)? == CompressionAlgorithm::Deflate.name();
+                return is_known.then(|| Suite::of_compression(CompressionAlgorithm::Deflate));
             }
             _ => {}
         }

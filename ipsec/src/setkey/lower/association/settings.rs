@@ -108,6 +108,9 @@ impl Lowering<'_> {
     fn replay_window(&mut self, name: &SaName, options: &Options) -> Lower<u32> {
         let replay = name.extensions.replay;
         let packets = replay.map_or(0, |replay| replay.node);
+        if name.protocol.node == ProtocolWord::IpComp {
+            return without_numbers(options).map(|()| 0);
+        }
         if packets == 0 {
             let without = "without `-r` packets can be replayed: `-r 1024` refuses those seen among the last 1024";
             self.warn(name.spi.span, without);
@@ -320,6 +323,26 @@ fn esn_needs_window(options: &Options) -> Lower<u32> {
             Err(problem.advise("add `-r 1024`"))
         }
         _ => Ok(0),
+    }
+}
+
+/// IPComp has no sequence numbers, no keys and no packets without content.
+fn without_numbers(options: &Options) -> Lower<()> {
+    let spans = [
+        options.esn.map(|option| option.span),
+        options.sequence.map(|option| option.span),
+        options.key_is_fresh.map(|option| option.span),
+        options.tfc.map(|option| option.span),
+        options.aggfrag.map(|option| option.span),
+        options.dummy.map(|option| option.span),
+        options.interface.as_ref().map(|option| option.span),
+    ];
+    match spans.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(span) => {
+            let problem = Problem::new(span, "IPComp has nothing that this option could change");
+            Err(problem.advise("leave it out, or give it to the `esp` around it"))
+        }
     }
 }
 
