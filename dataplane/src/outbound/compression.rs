@@ -4,7 +4,7 @@ use ipsec::ipcomp::Compressor;
 use ipsec::packet::Outline;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Flows that are remembered. Two that share a place share their luck; nothing else depends on it.
+/// Flows that are remembered. Two in one place are treated alike, which costs compression and nothing else.
 const FLOWS: usize = 1024;
 
 /// After this many packets in a row that did not become shorter the pauses grow no longer.
