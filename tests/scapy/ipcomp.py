@@ -54,6 +54,20 @@ class Deflate:
         return struct.pack("!IHBB", 6 << 28, length, following, 64) + source + destination
 
 
+class LeftOut(Deflate):
+    """Leaves every packet as it is, as RFC 3173 2.2 wants it where compression gains nothing."""
+
+    def encrypt(self, packet, seq_num):
+        packet = bytes(packet)
+        return self.header({4: 4, 6: 41}[packet[0] >> 4], len(packet)) + packet if self.ends else packet
+
+
+def cpi_of(packet):
+    """The CPI, if IPComp follows the IP header."""
+    start, named = HEADERS[packet[0] >> 4]
+    return struct.unpack_from("!H", packet, start + 2)[0] if packet[named] == PROTOCOL else None
+
+
 def renamed(packet, following):
     """The packet with this next header and its present length."""
     packet = bytearray(packet)

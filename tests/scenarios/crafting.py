@@ -8,7 +8,7 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
 from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
-from situation import gmac
+from situation import gmac, ipcomp
 
 SUBJECT_MAC, LAN_MAC, PEER_MAC = "02:00:00:00:00:51", "02:00:00:00:00:1a", "02:00:00:00:00:9e"
 FIRST_SEQUENCE = 1
@@ -16,6 +16,7 @@ MARK = re.compile(rb"packet (\d\d)\|")
 # Later fragments of these never come: what counts is whether this piece passes.
 OFFSET = 64
 NO_NEXT_HEADER = 59
+IPV4_INSIDE, IPV6_INSIDE = 4, 41
 REDIRECT = 137
 
 
@@ -52,7 +53,7 @@ class Crafter:
         # A dummy packet is what stands behind ESP alone: no header of its own travels (RFC 4303 2.6).
         mode = "transport" if packet.proto == "dummy" else None
         sealer = association.scapy(esn=sequence >> 32, mode=mode, **(packet.outer or {}))
-        if isinstance(sealer, gmac.Association):
+        if isinstance(sealer, (gmac.Association, ipcomp.Deflate)):
             return (IPv6 if association.family == 6 else IP)(sealer.encrypt(inner, sequence & 0xFFFFFFFF))
         kind = IPv6 if inner.version == 6 else IP
         # By its own counter: an argument of 0 would not be taken for a number.
@@ -160,6 +161,10 @@ class Reader:
             # What scapy takes for other than IP is judged by its first four bits.
             packet = (IPv6 if bytes(opened)[0] >> 4 == 6 else IP)(bytes(opened))
             place = "protected"
+        if place == "protected" and inside(packet) is not None:
+            # Of an IPComp tunnel, but not compressed (RFC 3173 2.2).
+            outer.append(f"IP in {headers(packet)}")
+            packet = inside(packet)
         if is_complaint(packet):
             return None
         found = MARK.search(bytes(packet))
@@ -180,7 +185,15 @@ def spi_of(packet):
         return packet[ESP].spi
     if packet.haslayer(AH):
         return packet[AH].spi
-    return None
+    return ipcomp.cpi_of(bytes(packet))
+
+
+def inside(packet):
+    """The IP packet right behind the IP header, if one is there."""
+    data = bytes(packet)
+    start, named = ipcomp.HEADERS[data[0] >> 4]
+    kind = {IPV4_INSIDE: IP, IPV6_INSIDE: IPv6}.get(data[named])
+    return kind and kind(data[start:])
 
 
 def headers(packet):

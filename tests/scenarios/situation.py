@@ -1,7 +1,9 @@
 """One folder of scenarios/: what is sent, what should come of it, and the peer's associations as scapy has them."""
 
 import os
+import random
 import re
+import socket
 import sys
 import tomllib
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.append(os.path.join(ROOT, "tests", "scapy"))
 
 import gmac  # noqa: E402
+import ipcomp  # noqa: E402
 
 FOLDER = os.path.join(ROOT, "scenarios")
 KNOWN = {"name", "send", "src", "dst", "proto", "sport", "dport", "type", "code", "ttl", "tos", "df", "size", "part",
@@ -101,6 +104,7 @@ class Association:
         options = words[5:]
         self.mode = self.value(options, "-m") or "transport"
         self.esn = "esn=yes" in options
+        self.compression = self.value(options, "-C")
         self.cipher = self.algorithm(options, "-E")
         self.mac = self.algorithm(options, "-A")
         self.family = 6 if ":" in self.source else 4
@@ -123,6 +127,8 @@ class Association:
         return kind(src=self.source, dst=self.destination, **{names.get(k, k): v for k, v in fields.items()})
 
     def scapy(self, esn=0, mode=None, **outer):
+        if self.protocol == "ipcomp":
+            return self.ipcomp()
         table = names()
         if self.mac and self.mac[0] in table["gmac"]:
             return self.gmac(esn, self.header(**outer) if self.mode == "tunnel" else None)
@@ -134,6 +140,13 @@ class Association:
         if self.protocol != "ah":
             more.update(crypt_algo=table["cipher"][self.cipher[0]], crypt_key=self.cipher[1] or None)
         return SecurityAssociation(AH if self.protocol == "ah" else ESP, spi=self.spi, esn_en=self.esn, esn=esn, **more)
+
+    def ipcomp(self):
+        """IPComp; what it is told to leave out travels without its header (RFC 3173 2.2)."""
+        family = socket.AF_INET6 if self.family == 6 else socket.AF_INET
+        ends = [socket.inet_pton(family, end) for end in (self.source, self.destination)]
+        kind = ipcomp.LeftOut if self.compression == "left-out" else ipcomp.Deflate
+        return kind(self.spi, random.Random(self.spi), ends if self.mode == "tunnel" else None)
 
     def gmac(self, esn, header):
         """The peer that scapy does not have. Each association has its own key, so any start of the IVs will do."""
