@@ -7,7 +7,10 @@ import tomllib
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-AXES = {"suite": None, "mode": "tunnel", "outer": 4, "inner": None, "encap": "native", "esn": False}
+AXES = {"suite": None, "mode": "tunnel", "outer": 4, "inner": None, "encap": "native", "esn": False,
+        "ipcomp": False}
+# RFC 3173 3.3: of the negotiated ones, so many.
+FIRST_CPI, CPIS = 256, 61_000
 
 
 @dataclass(frozen=True)
@@ -18,18 +21,28 @@ class Case:
     inner: int
     encap: str
     esn: bool
+    ipcomp: bool
     words: dict
     secret: str = ""
 
     @property
     def name(self):
         inside = f"v{self.inner} in v{self.outer}" if self.mode == "tunnel" else f"v{self.outer}"
-        extras = [self.encap] + (["esn"] if self.esn else [])
+        extras = [self.encap] + (["esn"] if self.esn else []) + (["ipcomp"] if self.ipcomp else [])
         return f"{self.mode} {inside} {self.suite} {' '.join(extras)}"
 
     def spi(self, sender):
         """The SPI of the direction that starts at a side; above the 255 that are reserved."""
         return 256 + int.from_bytes(self.bytes_of(sender, "spi", 3), "big")
+
+    def cpi(self, sender):
+        """What IPComp has in place of an SPI."""
+        return FIRST_CPI + int.from_bytes(self.bytes_of(sender, "cpi", 3), "big") % CPIS
+
+    @property
+    def esp_mode(self):
+        """With IPComp the tunnel is its own, and ESP protects what it makes."""
+        return "transport" if self.ipcomp else self.mode
 
     def algorithms(self, language, sender):
         """The words that name the suite, with the keys of one direction in them."""

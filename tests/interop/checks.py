@@ -11,6 +11,9 @@ from sides import FILE_SIZE, target
 # or two may be lost, which is how their sender learns the path MTU.
 PINGS = [(56, 3, 3), (1000, 3, 3), (1420, 4, 2), (3000, 4, 2)]
 
+# Frames of a compressed ping of 1000 bytes or more. The small ping is shorter, and so are the ends of fragmented ones.
+COMPRESSED = range(320, 700)
+
 
 def pings(case, near, far):
     """Every small ping returns; large ones return once the path MTU is known."""
@@ -54,6 +57,14 @@ def only_esp(case, frames, near, far):
             spis.add(found.spi)
     expected = {case.spi(near.ends.mac), case.spi(far.ends.mac)}
     return None if spis == expected else f"SPIs {spis} on the wire where {expected} were due"
+
+
+def shorter(case, frames, near, far):
+    """Large pings, which repeat themselves, are short on the wire: some in each direction, because a flow whose small
+    packets did not become shorter is left alone for a while (RFC 3173 2.2)."""
+    short = {esp.spi for esp in map(Esp.find, frames) if esp and len(esp.frame) in COMPRESSED}
+    missing = {case.spi(side.ends.mac) for side in (near, far)} - short
+    return f"on the wire: no frame of a compressed ping under {missing}" if missing else None
 
 
 def replayed(case, frames, sender, receiver, inject):

@@ -73,17 +73,32 @@ class KernelSide:
 
     def up(self, case, other):
         mine, theirs = self.ends, other.ends
-        script = [f"ip xfrm state add {self.state(case, *pair)}" for pair in ((mine, theirs), (theirs, mine))]
+        pairs = ((mine, theirs), (theirs, mine))
+        script = [f"ip xfrm state add {self.state(case, *pair)}" for pair in pairs]
+        if case.ipcomp:
+            script += [f"ip xfrm state add {self.compression(case, *pair)}" for pair in pairs]
         script += [f"ip xfrm policy add src {selectors(case, source)} dst {selectors(case, destination)} "
-                   f"dir {direction} tmpl src {source.outer[case.outer]} dst {destination.outer[case.outer]} "
-                   f"proto esp reqid 1 mode {case.mode}"
+                   f"dir {direction} {self.templates(case, direction, source, destination)}"
                    for direction, source, destination in (("out", mine, theirs), ("in", theirs, mine))]
         self.sh("\n".join(script))
 
+    @staticmethod
+    def templates(case, direction, source, destination):
+        ends = f"src {source.outer[case.outer]} dst {destination.outer[case.outer]}"
+        esp = f"tmpl {ends} proto esp reqid 1 mode {case.esp_mode}"
+        # What arrives need not be compressed.
+        level = "use" if direction == "in" else "required"
+        return f"tmpl {ends} proto comp reqid 2 mode {case.mode} level {level} {esp}" if case.ipcomp else esp
+
+    @staticmethod
+    def compression(case, source, destination):
+        return (f"src {source.outer[case.outer]} dst {destination.outer[case.outer]} proto comp "
+                f"spi {case.cpi(source.mac)} reqid 2 mode {case.mode} comp deflate")
+
     def state(self, case, source, destination):
         words = [f"src {source.outer[case.outer]} dst {destination.outer[case.outer]} proto esp",
-                 f"spi {case.spi(source.mac)} reqid 1 mode {case.mode}"]
-        flags = ["af-unspec"] if case.mode == "tunnel" and case.inner != case.outer else []
+                 f"spi {case.spi(source.mac)} reqid 1 mode {case.esp_mode}"]
+        flags = ["af-unspec"] if case.esp_mode == "tunnel" and case.inner != case.outer else []
         words.append("replay-window 1024")
         if case.esn:
             flags.append("esn")
@@ -141,12 +156,17 @@ class GatewaySide:
         options = " -o esn=yes" if case.esn else ""
         for source, destination in ((self.ends, theirs), (theirs, self.ends)):
             lines.append(f"add {source.outer[case.outer]} {destination.outer[case.outer]} {protocol} "
-                         f"{case.spi(source.mac):#x} -m {case.mode} -r 64{options} "
+                         f"{case.spi(source.mac):#x} -m {case.esp_mode} -r 64{options} "
                          f"{case.algorithms('setkey', source.mac)};")
+            if case.ipcomp:
+                lines.append(f"add {source.outer[case.outer]} {destination.outer[case.outer]} ipcomp "
+                             f"{case.cpi(source.mac):#x} -m {case.mode} -C deflate;")
         for direction, source, destination in (("out", self.ends, theirs), ("in", theirs, self.ends)):
             hops = f"{source.outer[case.outer]}-{destination.outer[case.outer]}" if case.mode == "tunnel" else ""
+            layers = f"ipcomp/{case.mode}/{hops}/require esp/transport//require" if case.ipcomp else \
+                f"esp/{case.mode}/{hops}/require"
             lines.append(f"spdadd {selectors(case, source)} {selectors(case, destination)} any "
-                         f"-P {direction} ipsec esp/{case.mode}/{hops}/require;")
+                         f"-P {direction} ipsec {layers};")
         return "\n".join(lines) + "\n"
 
     def down(self):
