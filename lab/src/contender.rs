@@ -28,7 +28,9 @@ use crate::testbed::Topology;
 
 pub use boringtun::BORINGTUN;
 pub use esplanade::{Esplanade, FLAGS, Keying, RunOptions, cannot_negotiate};
-pub use ipsec_config::{Combine, DEFAULT_REPLAY_WINDOW, Encapsulation, IpsecConfig, Mode};
+pub use ipsec_config::{
+    COMPRESSION_WORD, Combine, DEFAULT_REPLAY_WINDOW, Encapsulation, IpsecConfig, Mode,
+};
 pub use kernel_wireguard::KernelWireguard;
 pub use kernel_xfrm::KernelXfrm;
 pub use libipsec::KernelLibipsec;

@@ -120,6 +120,7 @@ mod tests {
             mode: Mode::Tunnel,
             encapsulation,
             combine: Combine::EspAuth,
+            compression: false,
             window: 32,
             esn: false,
             associations: 1,

@@ -18,6 +18,8 @@ pub struct IpsecConfig {
     pub encapsulation: Encapsulation,
     /// What authenticates.
     pub combine: Combine,
+    /// Whether IPComp compresses before ESP or AH protects (RFC 3173), by DEFLATE.
+    pub compression: bool,
     /// Anti-replay window in packets; 0 switches the check off.
     pub window: u32,
     /// Extended sequence numbers.
@@ -33,6 +35,16 @@ pub enum Mode {
     Tunnel,
     /// The payload of a packet inside.
     Transport,
+}
+
+impl Mode {
+    /// Its word in specs, records and the setkey language.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Mode::Tunnel => "tunnel",
+            Mode::Transport => "transport",
+        }
+    }
 }
 
 /// What carries ESP.
@@ -72,6 +84,9 @@ impl Combine {
 /// The anti-replay window of IKE and of Esplanade's samples.
 pub const DEFAULT_REPLAY_WINDOW: u32 = 1024;
 
+/// What the factor `compression` says where IPComp compresses.
+pub const COMPRESSION_WORD: &str = "deflate";
+
 const UDP_HEADER_BYTES: u32 = 8;
 /// RFC 2403 2: HMAC-MD5 is cut to 96 bits.
 const AH_MD5_ICV_BYTES: u32 = 12;
@@ -109,6 +124,7 @@ impl IpsecConfig {
         );
         word(other && self.encapsulation == Encapsulation::Udp, "udp");
         word(self.mode == Mode::Transport, "transport");
+        word(self.compression, COMPRESSION_WORD);
         word(self.esn, "esn");
         word(
             self.window != DEFAULT_REPLAY_WINDOW,
@@ -123,12 +139,9 @@ impl IpsecConfig {
         let word = |condition: bool, one: &str, other: &str| {
             if condition { one } else { other }.to_owned()
         };
-        BTreeMap::from([
+        let mut all = BTreeMap::from([
             ("suite".into(), self.suite.name.into()),
-            (
-                "mode".into(),
-                word(self.mode == Mode::Tunnel, "tunnel", "transport"),
-            ),
+            ("mode".into(), self.mode.word().into()),
             (
                 "encapsulation".into(),
                 word(self.encapsulation == Encapsulation::Udp, "udp", "native"),
@@ -136,7 +149,11 @@ impl IpsecConfig {
             ("combine".into(), self.combine.word().into()),
             ("window".into(), self.window.to_string()),
             ("esn".into(), self.esn.to_string()),
-        ])
+        ]);
+        if self.compression {
+            all.insert("compression".into(), COMPRESSION_WORD.into());
+        }
+        all
     }
 
     /// Its declared protection on the wire.
@@ -159,7 +176,8 @@ impl IpsecConfig {
     }
 
     /// The length on the wire, from the outer IP header on, of a packet of this length, padding and all. Transport mode
-    /// keeps the packet's own header outside.
+    /// keeps the packet's own header outside. What does not become shorter travels without an IPComp header, so this is
+    /// the longest with compression.
     pub fn wrapped(&self, packet: u32, outer: Family) -> u32 {
         let udp = match self.encapsulation {
             Encapsulation::Udp => UDP_HEADER_BYTES,

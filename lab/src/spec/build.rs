@@ -145,6 +145,10 @@ impl Cell {
 
     /// The bits of user data per second that this cell could carry at most, where its link has a rate.
     pub(crate) fn ideal_bps(&self) -> Option<f64> {
+        if self.kind.compresses() {
+            // It depends on what is sent.
+            return None;
+        }
         let link = self.number("link.rate_mbit")? * 1e6;
         let mtu = self.number("mtu").map_or(1500, |mtu| mtu as u32);
         let timestamps = flag(&self.settings, "tcp.timestamps").unwrap_or(true);

@@ -10,7 +10,7 @@ use super::kinds::LoadKind::{
     RoundTrip, Steady,
 };
 use super::tree::{self, Placed};
-use crate::contender::Combine;
+use crate::contender::{COMPRESSION_WORD, Combine};
 use crate::suite::SUITES;
 
 /// The values a factor takes.
@@ -94,7 +94,7 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 57] = [
+pub(super) const FACTORS: [Factor; 58] = [
     row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("families",               Takes::Word(&["4in4", "6in4", "4in6", "6in6"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
@@ -136,6 +136,7 @@ pub(super) const FACTORS: [Factor; 57] = [
     row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
     row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),
     row("combine",                Takes::Word(COMBINED), Whom::Contenders(IPSEC)),
+    row("compression",            Takes::Word(&["none", COMPRESSION_WORD]), Whom::Contenders(&[Esplanade])),
     row("window",                 numbers(0.0, 8192.0),         Whom::Contenders(IPSEC)),
     row("esn",                    Takes::Flag,                  Whom::Contenders(IPSEC)),
     row("sas",                    numbers(1.0, 60_000.0),       Whom::Contenders(IPSEC)),

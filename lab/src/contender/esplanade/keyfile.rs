@@ -137,11 +137,16 @@ fn rule(ipsec: &IpsecConfig, ends: &str) -> String {
         Mode::Tunnel => format!("tunnel/{ends}/require"),
         Mode::Transport => "transport//require".into(),
     };
-    match (ipsec.suite.is_ah(), ipsec.is_bundle()) {
+    let (compressing, own) = match ipsec.compression {
+        true => (format!("ipcomp/{own} "), "transport//require".into()),
+        false => (String::new(), own),
+    };
+    let protecting = match (ipsec.suite.is_ah(), ipsec.is_bundle()) {
         (true, _) => format!("ah/{own}"),
         (_, false) => format!("esp/{own}"),
         (_, true) => format!("esp/{own} ah/transport//require"),
-    }
+    };
+    compressing + &protecting
 }
 
 fn add(ipsec: &IpsecConfig, ends: &str, direction: &Direction) -> String {
@@ -166,7 +171,15 @@ fn add(ipsec: &IpsecConfig, ends: &str, direction: &Direction) -> String {
             algorithm("-A", layer.hash, layer.hash_key),
         )
     };
-    layers.map(line).collect()
+    let compressing = match ipsec.compression {
+        true => format!(
+            "add {ends} ipcomp 0x{:04x} -m {} -C deflate;\n",
+            direction.spi + CPI,
+            ipsec.mode.word()
+        ),
+        false => String::new(),
+    };
+    compressing + &layers.map(line).collect::<String>()
 }
 
 impl Direction {
@@ -186,9 +199,10 @@ impl Direction {
     pub(crate) fn layers(&self, ipsec: &IpsecConfig) -> Vec<Layer<'_>> {
         let named = |name: &'static str| Some(name).filter(|name| !name.is_empty());
         let suite = ipsec.suite;
-        let mode = match ipsec.mode {
-            Mode::Tunnel => "tunnel",
-            Mode::Transport => "transport",
+        let mode = match ipsec.compression {
+            // The tunnel is IPComp's, and what it makes is protected as it is.
+            true => Mode::Transport.word(),
+            false => ipsec.mode.word(),
         };
         let whole = Layer {
             protocol: if suite.is_ah() { "ah" } else { "esp" },
@@ -261,6 +275,8 @@ fn other_peer(own: IpAddr, number: u32) -> IpAddr {
 const IDLE_SPI: u32 = 0x10_0000;
 /// Of the key of HMAC-MD5.
 const MD5_KEY_BYTES: usize = 16;
+/// How far the CPI of IPComp is from the SPI of what protects it.
+const CPI: u32 = 0x40;
 /// How far the SPI of a bundle's AH is from that of its ESP.
 const AH_SPI: u32 = 0x80;
 

@@ -93,6 +93,8 @@ pub fn cannot_negotiate(ipsec: &IpsecConfig) -> Option<(&'static str, String)> {
             "combine",
             "IKEv2 does not negotiate ESP and AH together".into(),
         ))
+    } else if ipsec.compression {
+        Some(("compression", "IKEv2 does not negotiate IPComp here".into()))
     } else if ipsec.associations > 1 {
         Some((
             "sas",
@@ -115,6 +117,7 @@ mod tests {
             mode: Mode::Tunnel,
             encapsulation: Encapsulation::Udp,
             combine: Combine::EspAuth,
+            compression: false,
             window: 64,
             esn: true,
             associations: 1,

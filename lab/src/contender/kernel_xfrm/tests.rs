@@ -9,6 +9,7 @@ fn xfrm(suite: &str, esn: bool) -> KernelXfrm {
         mode: Mode::Tunnel,
         encapsulation: Encapsulation::Udp,
         combine: Combine::EspAuth,
+        compression: false,
         window: DEFAULT_REPLAY_WINDOW,
         esn,
         associations: 1,

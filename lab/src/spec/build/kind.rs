@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::possible::{Impossible, is_pair, possible_load, possible_topology};
 use crate::contender::{
-    BORINGTUN, Combine, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation, Esplanade, FLAGS,
-    IpsecConfig, KernelLibipsec, KernelWireguard, KernelXfrm, Keying, Mode, OpenVpn, Plain,
-    RunOptions, UserSpaceWireguard, WIREGUARD_GO, cannot_negotiate,
+    BORINGTUN, COMPRESSION_WORD, Combine, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation,
+    Esplanade, FLAGS, IpsecConfig, KernelLibipsec, KernelWireguard, KernelXfrm, Keying, Mode,
+    OpenVpn, Plain, RunOptions, UserSpaceWireguard, WIREGUARD_GO, cannot_negotiate,
 };
 use crate::fault::Fault;
 use crate::ideal::Layers;
@@ -119,6 +119,10 @@ impl Kind {
         })
     }
 
+    pub(super) fn compresses(&self) -> bool {
+        matches!(self, Kind::Esplanade { ipsec, .. } if ipsec.compression)
+    }
+
     pub(super) fn layers(&self) -> Layers<'_> {
         match self {
             Kind::Plain => Layers::Plain,
@@ -184,7 +188,19 @@ fn ipsec(kind: ContenderKind, settings: &Settings) -> Result<IpsecConfig, Imposs
         window: number(settings, "window").map_or(DEFAULT_REPLAY_WINDOW, |window| window as u32),
         associations: number(settings, "sas").map_or(1, |sas| sas as u32),
         esn: flag(settings, "esn").unwrap_or(false),
+        compression: kind == ContenderKind::Esplanade
+            && word("compression") == Some(COMPRESSION_WORD),
     };
+    if let Some(with) = ["sas", "rekey_ms"]
+        .into_iter()
+        .find(|with| ipsec.compression && settings.get(*with).is_some_and(|value| value != "1"))
+    {
+        return Err(Impossible {
+            factor: "compression",
+            what: format!("the lab does not compress with `{with}`"),
+            advice: format!("`compression = \"none\"`, or leave `{with}` out"),
+        });
+    }
     let ipsec = match (ipsec.uses_ah(), word("encapsulation")) {
         (true, Some("udp")) => {
             return Err(Impossible {

@@ -7,6 +7,7 @@ fn ipsec(name: &str) -> IpsecConfig {
         mode: Mode::Tunnel,
         encapsulation: Encapsulation::Udp,
         combine: Combine::EspAuth,
+        compression: false,
         window: 1024,
         esn: false,
         associations: 1,
@@ -148,6 +149,22 @@ fn the_bundle_of_roy_s_listing_is_authenticated_by_esp_and_by_ah_with_keys_of_th
     }
     let fresh = Keys::fresh(&printed, 0x1000).unwrap().to_right;
     assert_eq!((fresh.hash.len(), fresh.ah.len()), (40, 32));
+}
+
+#[test]
+fn what_is_compressed_is_a_tunnel_of_ipcomp_inside_esp_in_transport_mode() {
+    let compressed = IpsecConfig {
+        compression: true,
+        ..ipsec("aes-128-gcm")
+    };
+    let text = keys("aes-128-gcm").text(&compressed, Side::Left, &Addresses::default());
+    for line in [
+        "add 192.0.2.1 192.0.2.2 ipcomp 0x1041 -m tunnel -C deflate;",
+        "add 192.0.2.1 192.0.2.2 esp-udp 0x1001 -m transport -r 1024 -E aes-gcm-16 0x",
+        "-P out ipsec ipcomp/tunnel/192.0.2.1-192.0.2.2/require esp/transport//require;",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
 }
 
 #[test]
