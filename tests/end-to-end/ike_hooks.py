@@ -287,6 +287,38 @@ def a_dead_peer_is_told_down():
         place.wait("up", "down")
 
 
+def one_that_hangs_at_the_end_does_not_keep_the_gateway():
+    with Sites("hk") as sites, Place() as place:
+        hangs = place.program("hangs", "#!/bin/sh\nsleep 40 & sleep 40\n")
+        left, _ = start_left(sites, place.keys(down=f'"{hangs}"'))
+        place.wait("up")
+        expect(left.stop() == 0, left.words())
+        expect("hooks still run" in left.words(), left.words())
+        until(lambda: not still_running(), lambda: f"what it has started goes on: {still_running()}")
+
+
+def a_replaced_gateway_tells_down_and_up():
+    with Sites("hk") as sites, Place() as place:
+        left, _ = start_left(sites, place.keys())
+        place.wait("up")
+        left.replace()
+        left.wait("up")
+        place.wait("up", "down", "up")
+        left.stop()
+        place.wait("up", "down", "up", "down")
+
+
+def the_device_of_a_peer_is_told():
+    with Sites("hk") as sites, Place() as place:
+        start(sites, "right", config("right", 'start = "wait"'))
+        text = with_hooks("left", place.keys()).replace('mode = "policy"', 'mode = "route"')
+        start(sites, "left", text).wait("up")
+        place.wait("up")
+        run = place.runs()[0]
+        expect(value(run, "ESPLANADE_MODE") == "route", run)
+        expect(value(run, "ESPLANADE_DEVICE") in sites.left.sh("ls /sys/class/net").split(), run)
+
+
 def root_is_refused():
     with Sites("hk") as sites, Place() as place:
         right = Keyed(sites.right, config("right", place.keys()), ["--user", "root"])
@@ -332,6 +364,10 @@ CASES = {
     "a reload tells peers that go, and says what needs a restart":
         a_reload_tells_peers_that_go_and_what_needs_a_restart,
     "a peer that is dead is told as down": a_dead_peer_is_told_down,
+    "one that hangs at the end of the gateway is killed, and the gateway ends":
+        one_that_hangs_at_the_end_does_not_keep_the_gateway,
+    "a gateway that is replaced tells down, and up again": a_replaced_gateway_tells_down_and_up,
+    "with a device for the peer its name is told": the_device_of_a_peer_is_told,
     "they do not run as root": root_is_refused,
     "programs that others can replace are refused": others_may_not_replace_them,
 }
