@@ -121,6 +121,27 @@ def refused(words, left="", right="", **other):
     return test
 
 
+def ah_by_aes_gmac_is_negotiated():
+    """The second of the proposals is the one that both have."""
+    with Sites("ik") as sites:
+        suite = 'ah = ["aes128gmac-noesn", "aes256gmac-x25519-esn"]\n'
+        right = start(sites, "right", config("right", 'start = "wait"\nah = ["aes256gmac-x25519-esn"]\n'))
+        left = start(sites, "left", config("left", suite))
+        left.wait("up")
+        right.wait("up")
+        child = left.peer()["children"][0]
+        expect(child["protocol"] == "ah" and "aes-256-gmac" in left.ask("status"), f"{child}\n{left.ask('status')}")
+        stream = Stream(sites)
+        left.ask("rekey", "site")
+        time.sleep(1)
+        expect(left.peer()["children"][-1]["inbound_spi"] != child["inbound_spi"], "it was not rekeyed")
+        sent, lost, _ = stream.finish()
+        expect(sent and not lost, f"of {sent} lost {lost}")
+        expect(sites.ping(4) == 3 and sites.ping(6) == 3, f"no ping through the tunnel: {left.words()}")
+        counted = sum(left.drops(reason) for reason in ("bad-icv", "replayed", "no-sa"))
+        expect(not counted, left.ask("drops"))
+
+
 def rekeys_lose_nothing():
     with Sites("ik") as sites:
         left, right = start_both(sites)
@@ -345,6 +366,7 @@ CASES = {
     "another identity is refused, and why says it": refused(("AUTHENTICATION_FAILED",), theirs="else"),
     "no proposal in common is refused, and why says it":
         refused(("NO_PROPOSAL_CHOSEN",), 'ike = ["aes128-sha256-x25519"]', 'ike = ["aes256gcm16-prfsha384-ecp384"]'),
+    "AH by AES-GMAC is negotiated, carries and is rekeyed": ah_by_aes_gmac_is_negotiated,
     "child and IKE SAs are rekeyed from both sides under traffic": rekeys_lose_nothing,
     "kill -9 of the ike process under traffic": a_killed_ike_process_is_started_again_and_the_tunnel_carries_on,
     "without its starter the tunnel carries on, and status says it":
