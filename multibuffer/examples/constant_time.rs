@@ -10,7 +10,7 @@
 
 use std::hint::black_box;
 
-use multibuffer::{Cipher, Integrity as Mac, Iv, Key, SignJob, Verdict, memcheck};
+use multibuffer::{Cipher, Integrity as Mac, Key, SignJob, Verdict, memcheck};
 
 #[path = "both/batch.rs"]
 mod batch;
@@ -88,7 +88,7 @@ fn sign(key: &Key) {
         .map(|icv| SignJob {
             key,
             input: [&message[..30], &message[30..], &[]],
-            iv: Iv::default(),
+            iv: batch::iv(key),
             icv,
         })
         .collect();

@@ -67,6 +67,6 @@ pub fn open_jobs<'a>(key: &'a Key, texts: &'a mut [Vec<u8>]) -> Vec<OpenJob<'a>>
     texts.iter_mut().map(job).collect()
 }
 
-fn iv(key: &Key) -> Iv {
+pub fn iv(key: &Key) -> Iv {
     Iv::new(&[6; 16][..key.iv_len()])
 }
