@@ -7,8 +7,9 @@
 //!      │ ◄── Ended { exit, last words } ──  │ ◄── at its end, or when its time is over
 //! ```
 //!
-//! The main process may not start programs once its privileges are dropped. The runner starts those alone that it was
-//! given at the start of the gateway: an intruder in the main process cannot choose another. Nobody waits for a hook.
+//! The main process may not start programs once its privileges are dropped. The runner starts only those that it
+//! was given at the start of the gateway: code injected into the main process cannot start another program. The main
+//! process does not wait for a hook.
 
 mod link;
 mod message;

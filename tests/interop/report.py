@@ -60,7 +60,7 @@ Debian's kernels leave it out. `make iptfs` builds Linux 7.2.13 with `CONFIG_XFR
 each seal what the other opens: small and large outer packets, collected ones and single ones, IPv4 and IPv6 inside and
 outside, with and without fragments and extended sequence numbers, 40 inner packets each way in five cases, bit for bit.
 What this kernel sealed is kept under `tests/iptfs/captures`, and `make test` opens it again. Two faults of that kernel
-damage what it *receives*, from whomever; the test avoids both by a veth device:
+damage packets that it receives, whatever the sender; the test avoids both by a veth device:
 
 - Outer packets from a device without a link-layer header (TUN): the source address of every inner packet but the first
   of an outer one is overwritten.

@@ -296,14 +296,7 @@ fn packets_that_do_not_become_shorter_and_fill_the_path_fit_it_exactly() {
             world.left_in.put(packet, Offload::default());
         }
         world.send();
-        let sizes = world.wire.take_all().into_iter().map(|(bytes, arrival)| {
-            let added = match arrival.outer.emitted_len {
-                0 => arrival.outer.len(),
-                _ => 0,
-            };
-            arrival.stride.min(bytes.len()) + added
-        });
-        let largest = sizes.max().unwrap();
+        let largest = world.longest_on_the_wire();
         assert!(
             (1376..=1400).contains(&largest),
             "{}: {largest}",

@@ -359,14 +359,7 @@ fn packets_that_fill_the_path_through_a_bundle_fit_it_exactly() {
             world.left_in.put(packet, Offload::default());
         }
         world.send();
-        let sizes = world.wire.take_all().into_iter().map(|(bytes, arrival)| {
-            let added = match arrival.outer.emitted_len {
-                0 => arrival.outer.len(),
-                _ => 0,
-            };
-            arrival.stride.min(bytes.len()) + added
-        });
-        let largest = sizes.max().unwrap();
+        let largest = world.longest_on_the_wire();
         // A block of 16, and what alignment leaves.
         assert!((1376..=1400).contains(&largest), "{}: {largest}", way.name);
         let errors = world.replies.take_all();

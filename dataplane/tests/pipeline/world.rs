@@ -360,6 +360,19 @@ pub fn singly(bursts: Vec<(Vec<u8>, Arrival)>) -> Vec<(Vec<u8>, Arrival)> {
 }
 
 impl World {
+    /// Bytes of the longest packet on the wire, outer IP header included; takes all that is there.
+    pub fn longest_on_the_wire(&mut self) -> usize {
+        let packets = self.wire.take_all().into_iter();
+        let sizes = packets.map(|(bytes, arrival)| {
+            let added = match arrival.outer.emitted_len {
+                0 => arrival.outer.len(),
+                _ => 0,
+            };
+            arrival.stride.min(bytes.len()) + added
+        });
+        sizes.max().expect("something was sent")
+    }
+
     pub fn new(left: &str, right: &str, takes: TrainKinds, path_mtu: usize) -> Self {
         Self::with_hook(left, right, takes, path_mtu, Arc::new(|_| ()))
     }

@@ -1,7 +1,7 @@
 //! `on_up` and `on_down`: programs that run when a peer is up or down.
 //!
-//! A program that others can change would run what they want. So the program and every folder on its way belong to root
-//! or to the owner of the configuration, and nobody else may write them.
+//! Whoever can change such a program decides what runs. So the program and every folder of its path must be owned by
+//! root or by the owner of the configuration, and writable by the owner alone.
 
 use super::files::Files;
 use super::table::{Table, Text};

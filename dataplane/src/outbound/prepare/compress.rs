@@ -26,8 +26,8 @@ use ipsec::transport::UnprotectedHeaders;
 use ipsec::tunnel::Outer;
 use ipsec::wire::ip::number::{IPV4, IPV6};
 
-/// Bytes of the longest IP header without options.
-const LONGEST_PLAIN_HEADER: usize = 40;
+/// The fixed header of IPv6, which is longer than that of IPv4 without options.
+const MAX_FIXED_HEADER_BYTES: usize = 40;
 
 impl Classifier<'_> {
     /// The plan of a flow that is compressed by `index` first, and then goes through the SAs of `rest`.
@@ -53,7 +53,7 @@ impl Classifier<'_> {
         });
         let plain = match &tunnel {
             Some(outer) => {
-                let mut header = [0; LONGEST_PLAIN_HEADER];
+                let mut header = [0; MAX_FIXED_HEADER_BYTES];
                 outer.emit(0, 0, &mut header);
                 let around = super::chain::outline_of(outer);
                 self.plan_of(rest, &header[..outer.ip_len()], &around)?
