@@ -40,6 +40,7 @@ LEFT_OUT = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "
                                   "lib2to3",
                                   "pydoc_data", "turtledemo", "distutils", "*.a")
 SOURCES = {"flood": HERE, "refuse": os.path.join(TESTS, "network")}
+FOLDERS = ["hostile-host", "end-to-end", "ikev2", "kernel-plane", "network"]
 TOOLS = ["nft", "tc", "sysctl", "ss", "setpriv", "unshare", "mount", "umount", "ip", "ping", "timeout", "dd", "stat"]
 
 
@@ -58,7 +59,7 @@ def things(folder):
         subprocess.run(["cc", "-static", "-O2", "-Wall", "-Wextra", "-Werror", "-o", f"{folder}/{name}",
                         f"{source}/{name}.c"], check=True)
     return [f"{os.path.realpath(sys.executable)}=/usr/bin/python3", f"{folder}/library=/usr/lib/{PYTHON}",
-            *(f"{TESTS}/{name}=/tests/{name}" for name in ("hostile-host", "end-to-end", "network")),
+            *(f"{TESTS}/{name}=/tests/{name}" for name in FOLDERS), f"{os.path.dirname(TESTS)}/README.md=/README.md",
             program("esplanade"), program("setkey"),
             *(f"{folder}/{name}" for name in SOURCES), *filter(None, map(shutil.which, TOOLS))]
 

@@ -60,19 +60,29 @@ class Sites:
 
     def router(self, host, mine, theirs):
         mac = MACS["left" if mine == 1 else "right"]
-        host.sh(f"""sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
-            sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
-            ip link set wan address {mac}
-            for each in wan lan; do sysctl -qw net.ipv6.conf.$each.accept_dad=0; ip link set $each up; done
-            ip addr add 192.0.2.{mine}/24 dev wan; ip addr add 2001:db8::{mine}/64 dev wan nodad
-            ip addr add 10.{mine}.0.1/24 dev lan; ip addr add fd00:{mine}::1/64 dev lan nodad
-            ip route add 10.{theirs}.0.0/24 via 192.0.2.{theirs}
-            ip -6 route add fd00:{theirs}::/64 via 2001:db8::{theirs}""")
+        # In few processes: an emulated processor takes its time for each.
+        host.sh(f"""sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0 \\
+                net.ipv4.conf.default.rp_filter=0 net.ipv6.conf.wan.accept_dad=0 net.ipv6.conf.lan.accept_dad=0
+            ip -batch - <<'END'
+            link set wan address {mac} up
+            link set lan up
+            addr add 192.0.2.{mine}/24 dev wan
+            addr add 2001:db8::{mine}/64 dev wan nodad
+            addr add 10.{mine}.0.1/24 dev lan
+            addr add fd00:{mine}::1/64 dev lan nodad
+            route add 10.{theirs}.0.0/24 via 192.0.2.{theirs}
+            route add fd00:{theirs}::/64 via 2001:db8::{theirs}
+END""")
 
     def end(self, host, mine):
-        host.sh(f"""sysctl -qw net.ipv6.conf.lan.accept_dad=0; ip link set lan up
-            ip addr add 10.{mine}.0.2/24 dev lan; ip addr add fd00:{mine}::2/64 dev lan nodad
-            ip route add default via 10.{mine}.0.1; ip -6 route add default via fd00:{mine}::1""")
+        host.sh(f"""sysctl -qw net.ipv6.conf.lan.accept_dad=0
+            ip -batch - <<'END'
+            link set lan up
+            addr add 10.{mine}.0.2/24 dev lan
+            addr add fd00:{mine}::2/64 dev lan nodad
+            route add default via 10.{mine}.0.1
+            route add ::/0 via fd00:{mine}::1
+END""")
 
     def listen(self, host, device):
         wire = Wire(host, device)
