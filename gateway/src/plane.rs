@@ -2,11 +2,17 @@
 
 mod own;
 mod recorder;
+mod trial;
+mod wish;
 mod xfrm;
 
 pub(crate) use own::{Kernel, OwnPlane};
 pub(crate) use recorder::Recorder;
-pub(crate) use xfrm::XfrmPlane;
+pub(crate) use trial::{Trial, try_kernel};
+pub(crate) use wish::PlaneWish;
+pub(crate) use xfrm::{
+    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane, carries, enforces,
+};
 
 use ipsec::command::{Answer, Command, Refused};
 

@@ -23,6 +23,7 @@ mod nat_keepalives;
 mod native;
 mod options;
 mod outer_network;
+mod plane_choice;
 mod rates;
 mod removals;
 mod replace;
@@ -59,6 +60,7 @@ use dataplane::pipeline::wake::Wake;
 use host::Host;
 use ike::{Hooks, KeyExchange, KeyLog};
 use main_loop::Gateway;
+use plane_choice::ChosenPlane;
 use source::Source;
 use std::path::PathBuf;
 use warnings::Warnings;
@@ -77,6 +79,7 @@ struct Prepared {
     chosen: user::Chosen,
     file: Source,
     text: SetkeyText,
+    plane: ChosenPlane,
 }
 
 fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
@@ -102,9 +105,14 @@ fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
         apply::parse(&text)?;
         Ok(text)
     })?;
+    let peers = config.map(|config| config.peers);
+    let plane = memory::with_keys(|| {
+        plane_choice::choose(&options, &text, peers.as_deref().unwrap_or_default())
+    })?;
     Ok(Prepared {
         options,
-        peers: config.map(|config| config.peers),
+        peers,
+        plane,
         site,
         warnings,
         chosen,
@@ -122,6 +130,7 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
         chosen,
         file,
         text,
+        plane: chosen_plane,
     } = prepared;
     let options = &options;
     let control = control::path(options.control.clone());
@@ -132,7 +141,9 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
         server.folder().hand_over(new_owner).map_err(Failure::new)?;
     }
     let signals = signals::Signals::block().map_err(Failure::new)?;
-    native::Native::check(options)?;
+    if !chosen_plane.by_kernel {
+        native::Native::check(options)?;
+    }
     let outside = outer_network::OuterNetwork::of(options, &warnings.warn())?;
     let ike = key_exchange(options, &site, &outside, peers, &warnings)?;
     let numbers = state::open(
@@ -160,6 +171,7 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
     let host = Host::new(
         site.clone(),
         options,
+        chosen_plane.by_kernel,
         outside,
         inheritance,
         &warnings.warn(),
@@ -174,6 +186,7 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
     let gateway = Gateway::new(plane, server, signals, file, options, record, warnings);
     gateway
         .map_err(Failure::new)?
+        .on_plane(chosen_plane)?
         .exchange_keys(ike)
         .start(text, is_first)?
         .serve()

@@ -34,6 +34,12 @@ pub(crate) struct Status {
     pub capabilities: Vec<String>,
     /// Seconds since it started.
     pub uptime_seconds: u64,
+    /// Which plane seals and opens: `user` or `kernel`.
+    #[serde(default)]
+    pub plane: String,
+    /// Why it was chosen.
+    #[serde(default)]
+    pub plane_reason: String,
     /// The TUN device; empty if there is none.
     pub tun: String,
     /// The Ethernet device that is forwarded for without a TUN device.

@@ -5,13 +5,14 @@ pub(super) const TOP: [&str; 2] = ["gateway", "peer"];
 
 /// `[gateway]`: every option of `esplanade run` but the file itself, `files`, and the hooks of peers
 /// that have none of their own.
-pub(super) const GATEWAY: [&str; 29] = [
+pub(super) const GATEWAY: [&str; 30] = [
     "setkey",
     "files",
     "tun",
     "forward",
     "control",
     "workers",
+    "plane",
     "batch",
     "poll_budget",
     "wake",

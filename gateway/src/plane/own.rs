@@ -12,6 +12,7 @@ use crate::state::{Numbers, Pending};
 use arc_swap::ArcSwap;
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::{Database, KeptInterface, Snapshot};
+use ipsec::policy::Policy;
 use ipsec::sa::{LifetimeEvent, SaConfig, SaId};
 use std::io;
 use std::net::IpAddr;
@@ -22,6 +23,11 @@ use std::time::{Duration, Instant};
 pub(crate) trait Kernel {
     /// Whether this association can be served here, or why not.
     fn can_serve(&self, config: &SaConfig) -> Result<(), Unsupported>;
+
+    /// Whether this policy can be enforced here, or why not.
+    fn can_enforce(&self, _: &Policy) -> Result<(), Unsupported> {
+        Ok(())
+    }
 
     /// The addresses at which protected packets arrive.
     fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
@@ -161,10 +167,13 @@ impl<K: Kernel> OwnPlane<K> {
 
 impl<K: Kernel> Plane for OwnPlane<K> {
     fn supports(&self, command: &Command) -> Result<(), Unsupported> {
-        let (Command::AddSa(config) | Command::UpdateSa(config)) = command else {
-            return Ok(());
-        };
-        self.kernel.can_serve(config)
+        match command {
+            Command::AddSa(config) | Command::UpdateSa(config) => self.kernel.can_serve(config),
+            Command::AddPolicy(policy) | Command::UpdatePolicy(policy) => {
+                self.kernel.can_enforce(policy)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn apply(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Refused> {

@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub(super) enum Plaintext {
     /// The kernel routes them into a device of our own.
     Tun { tun: Arc<Tun>, trains: bool },
+    /// The kernel's own IPsec takes them from the kernel's own path.
+    Kernel,
     /// They are read from the Ethernet device on which they arrive.
     Ethernet {
         device: Ethernet,
@@ -65,7 +67,7 @@ impl Plaintext {
     pub(super) fn share(&self) -> Option<(OwnedFd, TunOffloads)> {
         match self {
             Self::Tun { tun, .. } => Some((tun.share().ok()?, tun.offloads)),
-            Self::Ethernet { .. } => None,
+            Self::Kernel | Self::Ethernet { .. } => None,
         }
     }
 
@@ -116,6 +118,7 @@ impl Plaintext {
         waker: &Waker,
     ) -> io::Result<PlaintextEnds> {
         match self {
+            Self::Kernel => Err(io::ErrorKind::Unsupported.into()),
             Self::Tun { tun, .. } => {
                 let (source, sink) = tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
                 let (_, replies) = tun.ends().next().ok_or(io::ErrorKind::NotFound)?;
@@ -153,6 +156,7 @@ impl Plaintext {
     /// Its features and statistics, as text.
     pub(super) fn describe(&self) -> Vec<String> {
         match self {
+            Self::Kernel => Vec::new(),
             Self::Tun { tun, .. } => report::offloads(tun.offloads),
             Self::Ethernet { device, handle, .. } => {
                 let abilities = TunOffloads {

@@ -1,6 +1,7 @@
 //! The host around the data plane: TUN device, sockets, the kernel's tables.
 
 mod engine;
+mod kernel_plane;
 mod planning;
 mod surroundings;
 mod watch;
@@ -17,7 +18,7 @@ use super::{RunOptions, interface};
 use crate::failure::Failure;
 use crate::handover::{self, Inheritance, PassedDescriptors};
 use crate::memory;
-use crate::plane::{Kernel, Unsupported};
+use crate::plane::{Kernel, Unsupported, carries, enforces};
 use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{self, Senders};
@@ -29,8 +30,10 @@ use dataplane::iv::IvSource;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
+use ipsec::policy::Policy;
 use ipsec::sa::{Sa, SaConfig};
 use ipsec::tunnel::Outer;
+use kernel_plane::KernelPlane;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
@@ -40,6 +43,9 @@ use std::sync::Arc;
 /// Everything outside the databases.
 pub(super) struct Host {
     installed: Installed,
+    /// Present where the kernel's own IPsec carries the packets.
+    kernel_plane: Option<KernelPlane>,
+    has_cleared_kernel: bool,
     plaintext: Plaintext,
     devices: Devices,
     sockets: Sockets,
@@ -61,10 +67,11 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Opens the device. No route leads to it yet.
+    /// Opens the device, or connects to the kernel's IPsec (`by_kernel`). No route leads there yet.
     pub(super) fn new(
         site: Site,
         options: &RunOptions,
+        by_kernel: bool,
         outside: OuterNetwork,
         inheritance: Inheritance,
         warn: &Warn,
@@ -74,6 +81,10 @@ impl Host {
         let judge = icmp_validation::judge(&databases, &paths);
         let mut sockets =
             Sockets::new(&site, options, &outside, &paths, judge, warn).map_err(Failure::new)?;
+        let kernel_plane = by_kernel.then(|| KernelPlane::open(&site)).transpose()?;
+        if by_kernel {
+            sockets.leave_to_the_kernel();
+        }
         if inheritance.outer == outer_of(options) {
             sockets.inherit(inheritance.sockets);
         }
@@ -81,11 +92,16 @@ impl Host {
         let mut installed = Installed::new(site.clone()).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;
-        let plaintext =
-            Plaintext::open(&site, options, inheritance.tun, installed.netlink(), warn)?;
+        let plaintext = if by_kernel {
+            Plaintext::Kernel
+        } else {
+            Plaintext::open(&site, options, inheritance.tun, installed.netlink(), warn)?
+        };
         let engine_options = engine::options(options);
         Ok(Self {
             installed,
+            kernel_plane,
+            has_cleared_kernel: false,
             plaintext,
             devices,
             sockets,
@@ -155,7 +171,8 @@ impl Host {
 
     /// The TUN device; empty without one.
     pub(super) fn tun(&self) -> &str {
-        self.installed.site().tun().unwrap_or_default()
+        let tun = self.installed.site().tun();
+        tun.filter(|_| !self.is_by_kernel()).unwrap_or_default()
     }
 
     /// The Ethernet device of --forward, if it is used instead.
@@ -179,11 +196,14 @@ impl Host {
         databases: Arc<ArcSwap<Snapshot>>,
         hook: Hook,
     ) -> io::Result<()> {
+        // Set once: a gateway starts once.
+        let _ = self.databases.set(Arc::clone(&databases));
+        if self.is_by_kernel() {
+            return Ok(());
+        }
         let (gathering, dispatching, arrival) =
             self.sockets.ends().ok_or(io::ErrorKind::AlreadyExists)?;
         let waker = Waker::new()?;
-        // Set once: a gateway starts once.
-        let _ = self.databases.set(Arc::clone(&databases));
         let tunnels = self.devices.tunnels();
         let (source, sink, replies) = self.plaintext.ends(tunnels, &databases, &waker)?;
         let ends = Ends {
@@ -227,8 +247,11 @@ impl Host {
         (passed, descriptors)
     }
 
-    /// The threads' counters.
+    /// The threads' counters, or the kernel's.
     pub(super) fn totals(&self) -> Totals {
+        if let Some(plane) = &self.kernel_plane {
+            return plane.totals();
+        }
         self.engine
             .as_ref()
             .map(DataPlane::totals)
@@ -333,7 +356,10 @@ impl Kernel for Host {
                  of the two"
             )));
         }
-        if self.outside.kernel_owns(&config.id) {
+        if self.is_by_kernel() {
+            carries(config)?;
+        }
+        if self.outside.kernel_owns(&config.id, self.installed.site()) {
             return Err(Unsupported(format!(
                 "the kernel's IPsec already has an association to {} with SPI {} and would receive its packets: \
                  delete it first (`ip xfrm state delete …`, or stop the daemon that made it)",
@@ -341,6 +367,14 @@ impl Kernel for Host {
             )));
         }
         Ok(())
+    }
+
+    fn can_enforce(&self, policy: &Policy) -> Result<(), Unsupported> {
+        if self.is_by_kernel() {
+            enforces(policy)
+        } else {
+            Ok(())
+        }
     }
 
     fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
@@ -357,8 +391,12 @@ impl Kernel for Host {
         self.local = addresses;
         self.plaintext.know_addresses(self.installed.netlink())?;
         self.sockets.bind(&needs)?;
-        self.put_rings(snapshot)?;
-        if snapshot.in_and_fwd_differ() && self.forward().is_none() {
+        if let Some(plane) = &mut self.kernel_plane {
+            plane.put(snapshot, &self.local)?;
+        } else {
+            self.put_rings(snapshot)?;
+        }
+        if snapshot.in_and_fwd_differ() && self.forward().is_none() && !self.is_by_kernel() {
             let (site, netlink) = self.installed.site_and_netlink();
             self.devices.open_direction_devices(site, netlink)?;
         }
@@ -368,6 +406,10 @@ impl Kernel for Host {
             let plan = self.plan(snapshot, &needs);
             self.installed.enforce(plan)
         })?;
+        if let Some(plane) = &mut self.kernel_plane {
+            plane.remove_others(snapshot)?;
+        }
+        self.remove_left_in_kernel()?;
         // The new plan is in force, so this error is only a warning; the next check of addresses tries again.
         let netlink = self.installed.netlink();
         if let Err(error) = self.devices.close(snapshot.interfaces(), netlink) {

@@ -5,6 +5,7 @@ mod answers;
 mod changes;
 mod compare;
 mod ike;
+mod kernel_plane;
 mod leave;
 mod rekey;
 mod requests;
@@ -14,6 +15,7 @@ use super::host::Host;
 use super::ike::KeyExchange;
 use super::interface;
 use super::options::RunOptions;
+use super::plane_choice::ChosenPlane;
 use super::rates::Rate;
 use super::removals::Removals;
 use super::signals::{Signal, Signals};
@@ -25,7 +27,7 @@ use crate::events::{Event, What};
 use crate::failure::Failure;
 use crate::handover::PassedDescriptors;
 use crate::memory;
-use crate::plane::OwnPlane;
+use crate::plane::{KernelNotices, OwnPlane};
 use crate::rekey::RekeyProgress;
 use crate::report;
 use crate::routes::Site;
@@ -72,6 +74,10 @@ pub(super) struct Gateway {
     /// Whether it has been reported that keys are not locked.
     told_unlocked: bool,
     monitor: Monitor,
+    /// Present where the kernel's own IPsec carries the packets.
+    kernel_notices: Option<KernelNotices>,
+    /// Which plane carries them, and why.
+    chosen_plane: ChosenPlane,
     removals: Removals,
     rekey: Option<RekeyProgress>,
     ike: Option<KeyExchange>,
@@ -124,12 +130,28 @@ impl Gateway {
             moved: HashMap::new(),
             told_unlocked: false,
             monitor,
+            kernel_notices: None,
+            chosen_plane: ChosenPlane::default(),
             removals: Removals::default(),
             rekey: None,
             ike: None,
             is_replaced: false,
             addresses_changed: false,
         })
+    }
+
+    /// Notes which plane carries the packets; from now on the kernel's notifications are taken.
+    pub(super) fn on_plane(mut self, chosen: ChosenPlane) -> Result<Self, Failure> {
+        if chosen.by_kernel {
+            let notices = KernelNotices::open().map_err(|error| {
+                Failure::new(format!(
+                    "cannot listen to the kernel's IPsec, which needs CAP_NET_ADMIN: {error}"
+                ))
+            })?;
+            self.kernel_notices = Some(notices);
+        }
+        self.chosen_plane = chosen;
+        Ok(self)
     }
 
     /// Negotiates keys with peers.
@@ -209,6 +231,7 @@ impl Gateway {
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
+            others.extend(self.kernel_notices.iter().map(KernelNotices::fd));
             others.extend(self.ike.iter().flat_map(KeyExchange::descriptors));
             let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
@@ -235,6 +258,7 @@ impl Gateway {
             }
             self.hear_ike();
             self.handle_notices()?;
+            self.handle_kernel_notices();
             self.handle_notifications();
             self.look_at_ike();
             self.look_at_hooks();
@@ -261,10 +285,13 @@ impl Gateway {
 
     fn say_ready(&self) {
         let snapshot = self.snapshot();
+        let carrier = match self.chosen_plane.by_kernel {
+            true => format!("the kernel's IPsec ({})", self.chosen_plane.reason),
+            false => format!("device {}", self.record.tun),
+        };
         println!(
-            "esplanade {} ready: device {}, control socket {}, {} associations",
+            "esplanade {} ready: {carrier}, control socket {}, {} associations",
             env!("CARGO_PKG_VERSION"),
-            self.record.tun,
             self.server.folder().socket().display(),
             snapshot.sas().count(),
         );
@@ -316,8 +343,9 @@ impl Gateway {
         self.report_event(What::Stopping);
         self.stop_ike();
         self.plane.kernel().stop();
+        let ended = self.end_kernel_associations();
         self.plane.numbers().finish();
-        let outcome = if take_away { self.take_away() } else { Ok(()) };
+        let outcome = if take_away { self.take_away() } else { ended };
         self.stop_hooks();
         let answer = match &outcome {
             Ok(()) if self.is_replaced => self.hand_over(asked_by),
@@ -343,8 +371,16 @@ impl Gateway {
         })
     }
 
+    /// Those of a gateway that is replaced stay for the next process.
+    fn end_kernel_associations(&mut self) -> io::Result<()> {
+        if self.is_replaced {
+            return self.plane.kernel().read_kernel_counters(Duration::ZERO);
+        }
+        self.plane.kernel().end_kernel_associations()
+    }
+
     fn take_away(&mut self) -> io::Result<()> {
-        self.plane.kernel().installed().remove()?;
+        self.plane.kernel().take_away()?;
         for name in self.record.restore() {
             (self.warnings.warn())(&format!(
                 "the record of an earlier gateway names {name}, which a gateway never changes: ignored"

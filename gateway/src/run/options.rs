@@ -1,6 +1,7 @@
 //! The options of `esplanade run` and `restart`.
 
 use crate::argument::{InvalidWord, number};
+use crate::plane::PlaneWish;
 use crate::routes::{DEFAULT_MARK, DEFAULT_TUN};
 use clap::Args;
 use dataplane::io::packet::NativeIo;
@@ -20,6 +21,10 @@ pub(crate) struct RunOptions {
     /// Peers whose keys are negotiated (IKEv2), and all options of this command by the same names, in TOML
     #[arg(long, value_name = "FILE", conflicts_with = "setkey")]
     pub config: Option<PathBuf>,
+    /// What seals and opens packets: Esplanade's own data plane, the kernel's own IPsec, or the kernel's if a trial
+    /// shows that it can do all that is configured
+    #[arg(long, value_name = "user|kernel|auto", default_value_t)]
+    pub plane: PlaneWish,
     /// TUN device; gateways on one host need different names
     #[arg(long, value_name = "NAME", default_value = DEFAULT_TUN)]
     pub tun: String,
@@ -116,6 +121,7 @@ Examples:
   esplanade run --setkey tunnel.conf
   esplanade run --setkey branch.conf --tun esp1 --control /run/esplanade/branch.sock
   esplanade run --setkey tunnel.conf --forward eth1
+  esplanade run --setkey tunnel.conf --plane auto
   esplanade run --setkey tunnel.conf --cpus 2-5 --workers 2
   esplanade run --setkey tunnel.conf --state /var/lib/esplanade/tunnel
 

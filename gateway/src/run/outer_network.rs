@@ -14,6 +14,7 @@ use super::RunOptions;
 use crate::failure::Failure;
 use crate::plane::XfrmPlane;
 use crate::privileges;
+use crate::routes::Site;
 use crate::routes::netlink::Netlink;
 use dataplane::io::{SocketOpener, Warn};
 use ipsec::sa::SaId;
@@ -69,11 +70,12 @@ impl OuterNetwork {
         self.opener.is_some()
     }
 
-    /// Whether XFRM already has an association of this name there: then the kernel would take its packets before the
+    /// Whether XFRM already has an association of this name there that the gateway of this site did not install: then the kernel would take its packets before the
     /// gateway receives them.
-    pub(super) fn kernel_owns(&self, id: &SaId) -> bool {
+    pub(super) fn kernel_owns(&self, id: &SaId, site: &Site) -> bool {
         let mut xfrm = self.xfrm.borrow_mut();
-        xfrm.as_mut().is_some_and(|xfrm| xfrm.owns(id))
+        xfrm.as_mut()
+            .is_some_and(|xfrm| xfrm.has_anothers(id, site))
     }
 
     fn here() -> io::Result<Self> {

@@ -24,7 +24,7 @@ use rustix::net::{SocketFlags, socket_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The port of ESP in UDP and of IKE (RFC 3948 2).
@@ -84,6 +84,10 @@ pub(super) struct Sockets {
     trains: bool,
     /// Set where IKE has port 4500 too, now or later: which of the two has it first.
     pub(super) beside_ike: Option<FirstSocket>,
+    /// Whether the kernel's own IPsec seals and opens: sockets serve only to hand it ESP in UDP, and for keepalives.
+    kernel_opens: bool,
+    /// Those sockets: nothing is read from them.
+    kept: Vec<Box<dyn PollableSource>>,
     /// The result of the UDP GSO/GRO probe, by family, once it was needed.
     trials: BTreeMap<bool, UdpProbe>,
     sources: Adder<dyn PollableSource>,
@@ -122,6 +126,8 @@ impl Sockets {
             zero_checksum: options.zero_checksum,
             trains: !options.no_offloads,
             beside_ike: None,
+            kernel_opens: false,
+            kept: Vec::new(),
             trials: BTreeMap::new(),
             sources: source.adder(),
             sinks: sink.adder(),
@@ -146,6 +152,11 @@ impl Sockets {
             true => FirstSocket::Esp,
             false => FirstSocket::Ike,
         }
+    }
+
+    /// From now on sockets serve the kernel's own IPsec.
+    pub(super) fn leave_to_the_kernel(&mut self) {
+        self.kernel_opens = true;
     }
 
     /// Takes over the sockets of the previous gateway.
@@ -191,9 +202,11 @@ impl Sockets {
     /// Opens the sockets that are needed and not open yet: all of them, or none. Open sockets stay open: an association
     /// that is deleted is often added again.
     pub(super) fn bind(&mut self, needs: &BTreeSet<Need>) -> io::Result<()> {
+        let is_used = |need: &&Need| !self.kernel_opens || matches!(need, Need::Udp { .. });
         let missing: Vec<_> = needs
             .iter()
             .filter(|need| !self.bound.contains_key(need))
+            .filter(is_used)
             .copied()
             .collect();
         if self.bound.len() + missing.len() > MAX_SOURCES {
@@ -231,6 +244,20 @@ impl Sockets {
     ) -> Result<Opened, OpenError> {
         let opening = self.options_for(need);
         match need {
+            Need::Udp { v6, port } if self.kernel_opens => {
+                let options = UdpOptions {
+                    beside_ike: self.beside_ike.filter(|_| port == SHARED_PORT),
+                    port,
+                    zero_checksum: self.zero_checksum,
+                    offloads: UdpOffloads::NONE,
+                    socket: opening,
+                };
+                let (source, sink) = udp::open(family(v6), &options)?;
+                hand_esp_to_kernel(&source, port, v6)?;
+                asides.push(Box::new(sink.out_of_band_sender()));
+                self.kept.push(Box::new(source));
+                Ok((None, None, None))
+            }
             Need::Udp { v6, port } => {
                 let options = UdpOptions {
                     beside_ike: self.beside_ike.filter(|_| port == SHARED_PORT),
@@ -303,6 +330,10 @@ impl Sockets {
     pub(super) fn describe(&self) -> Vec<String> {
         let version = |v6: bool| if v6 { "IPv6" } else { "IPv4" };
         let line = |(need, stats): (&Need, &Option<Arc<UdpStats>>)| match (need, stats) {
+            (Need::Udp { v6, port }, _) if self.kernel_opens => format!(
+                "ESP in UDP over {}, port {port}, opened by the kernel",
+                version(*v6)
+            ),
             (Need::Esp { v6 }, _) => {
                 format!("ESP over {}{}", version(*v6), self.native.describe(*v6))
             }
@@ -352,6 +383,31 @@ type Opened = (
     Option<Box<dyn SelectiveSink>>,
     Option<Arc<UdpStats>>,
 );
+
+/// RFC 3948: the kernel's IPsec takes the ESP that arrives at this socket.
+fn hand_esp_to_kernel(socket: &impl AsFd, port: u16, v6: bool) -> Result<(), OpenError> {
+    const UDP_ENCAP: libc::c_int = 100;
+    const UDP_ENCAP_ESPINUDP: libc::c_int = 2;
+    let kind = UDP_ENCAP_ESPINUDP;
+    // SAFETY: the pointer and the length are those of one integer, which outlives the call.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_UDP,
+            UDP_ENCAP,
+            (&raw const kind).cast(),
+            size_of_val(&kind) as libc::socklen_t,
+        )
+    };
+    if outcome == 0 {
+        return Ok(());
+    }
+    let version = if v6 { "IPv6" } else { "IPv4" };
+    Err(OpenError::System {
+        what: format!("have the kernel's IPsec take ESP in UDP at port {port} over {version}"),
+        error: io::Error::last_os_error(),
+    })
+}
 
 fn family(v6: bool) -> Family {
     if v6 { Family::V6 } else { Family::V4 }

@@ -29,17 +29,32 @@ fn key_exchange(ike: &IkeStatus) -> String {
     folder.chain(trouble).chain(hooks).collect()
 }
 
+/// What seals and opens packets. The reason is shown where it is not the default.
+fn carrier(status: &Status) -> String {
+    if status.plane == "kernel" {
+        return format!("plane kernel: {}", status.plane_reason);
+    }
+    let device = status.forward.as_ref().unwrap_or(&status.tun);
+    let hands = hands(status.workers);
+    match status.plane_reason.strip_prefix("the kernel cannot") {
+        Some(_) => format!(
+            "device {device} · {hands} · plane user: {}",
+            status.plane_reason
+        ),
+        None => format!("device {device} · {hands}"),
+    }
+}
+
 fn status(status: &Status) -> String {
     let mut text = barriers(&status.barriers);
     text += &restorations(&status.restorations);
     let _ = writeln!(
         text,
-        "esplanade {} · process {} · up {} · device {} · {}",
+        "esplanade {} · process {} · up {} · {}",
         status.version,
         status.pid,
         duration(status.uptime_seconds),
-        status.forward.as_ref().unwrap_or(&status.tun),
-        hands(status.workers),
+        carrier(status),
     );
     if !status.user.is_empty() {
         let _ = writeln!(

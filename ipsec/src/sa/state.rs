@@ -5,6 +5,7 @@
 //! that it is hardly ever contended.
 
 mod counters;
+mod observed;
 mod saved;
 
 pub use saved::SavedCounters;

@@ -7,6 +7,7 @@ use crate::control::folder::BadFolder;
 use crate::control::{self, Answer, Client, Folder, NoAnswer, Request};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::plane::KernelDatabases;
 use crate::routes::installed::Installed;
 use crate::routes::record::Record;
 use crate::routes::record::network_namespace::NamespaceState;
@@ -159,7 +160,13 @@ fn lives(tun: &str) -> bool {
 
 fn remove(site: Site) -> Result<(), Failure> {
     let name = site.name().to_owned();
-    let removed = Installed::new(site).and_then(|mut installed| installed.remove());
+    let removed = Installed::new(site.clone())
+        .and_then(|mut installed| installed.remove())
+        .and_then(|()| match KernelDatabases::open(&site) {
+            Ok(mut left) => left.remove_all(),
+            // A kernel without XFRM has nothing.
+            Err(_) => Ok(()),
+        });
     removed.map_err(|error| {
         Failure::new(format!(
             "cannot remove what the gateway of {name} left: {error}"

@@ -7,7 +7,7 @@ mod identity;
 mod parse;
 
 pub(super) use emit::emit;
-pub(super) use identity::{identity, read_address};
+pub(super) use identity::{identity, identity_of, read_address};
 pub(super) use parse::{Found, parse};
 
 use crate::plane::Unsupported;
@@ -54,8 +54,31 @@ pub(super) fn reserve(
     XfrmMessage::AllocSpi(AllocSpiMessage { spi_info, nlas })
 }
 
-/// Refuses what the kernel does not support, with a sentence.
+/// Refuses what the kernel alone does not support, with a sentence.
 pub(super) fn check_supported(config: &SaConfig) -> Result<(), Unsupported> {
+    let refusals = [
+        (
+            config.interface.is_some(),
+            "`-o interface` needs Esplanade's own data plane; for the kernel use `ip link … type xfrm`",
+        ),
+        (
+            config.sequence > 0,
+            "`-o sequence` needs a gateway (`esplanade run`); for the kernel use `ip xfrm state … replay-seq N \
+             replay-oseq N`",
+        ),
+        (
+            config.keepalive > 0,
+            "`-o keepalive` needs a gateway (`esplanade run`); with the kernel's IPsec an IKE daemon sends keepalives",
+        ),
+    ];
+    match refusals.iter().find(|(applies, _)| *applies) {
+        Some((_, sentence)) => Err(Unsupported::new(*sentence)),
+        None => check_carried(config),
+    }
+}
+
+/// Refuses what the kernel does not support beside a gateway either, with a sentence.
+pub(super) fn check_carried(config: &SaConfig) -> Result<(), Unsupported> {
     let encryption = config
         .suite
         .encryption()
@@ -85,21 +108,8 @@ pub(super) fn check_supported(config: &SaConfig) -> Result<(), Unsupported> {
             "the kernel either copies the DSCP or sets it to 0; other values need Esplanade's own data plane",
         ),
         (
-            config.interface.is_some(),
-            "`-o interface` needs Esplanade's own data plane; for the kernel use `ip link … type xfrm`",
-        ),
-        (
-            config.sequence > 0,
-            "`-o sequence` needs Esplanade's own data plane; for the kernel use `ip xfrm state … replay-seq N \
-             replay-oseq N`",
-        ),
-        (
             config.dummy > 0,
             "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets",
-        ),
-        (
-            config.keepalive > 0,
-            "`-o keepalive` needs Esplanade's own data plane; with the kernel's IPsec an IKE daemon sends keepalives",
         ),
         (
             config.aggfrag.is_some(),

@@ -27,6 +27,11 @@ impl XfrmSocket {
         Ok(Self(NetlinkSocket::open(NETLINK_XFRM)?))
     }
 
+    /// The number by which the kernel's notifications name what this socket has changed.
+    pub(super) fn port(&self) -> u32 {
+        self.0.port()
+    }
+
     /// Changes or deletes an existing object.
     pub(super) fn change(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         self.exchange(message, NLM_F_ACK).map(drop)

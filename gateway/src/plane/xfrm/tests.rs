@@ -1,4 +1,5 @@
 use super::*;
+use crate::routes::DEFAULT_MARK;
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
@@ -231,6 +232,7 @@ fn a_kernel_without_the_association_owns_nothing() {
             protocol: Protocol::Esp,
             spi: ipsec::sa::Spi::new(0x7777_0001).unwrap(),
         };
-        assert!(!plane.owns(&id));
+        let site = Site::new("esp0", None, DEFAULT_MARK).unwrap();
+        assert!(!plane.has_anothers(&id, &site));
     }
 }

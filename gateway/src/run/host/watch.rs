@@ -13,6 +13,9 @@ impl Host {
         let netlink = self.installed.netlink();
         words.extend(self.plaintext.missing(netlink)?);
         words.extend(self.devices.missing(netlink)?);
+        if let Some(plane) = &mut self.kernel_plane {
+            words.extend(plane.missing()?);
+        }
         if self.lacks_ipv6() {
             words.push(format!("IPv6 of {} switched off", self.tun()));
         }
@@ -31,10 +34,17 @@ impl Host {
             Ok(())
         };
         let steering = self.installed.restore();
+        let kernel = match (&mut self.kernel_plane, self.databases.get()) {
+            (Some(plane), Some(databases)) => plane.restore(&databases.load()),
+            _ => Ok(()),
+        };
+        let barriers = barriers.and(kernel);
         barriers.and(device).and(devices).and(ipv6).and(steering)
     }
 
     fn lacks_ipv6(&self) -> bool {
-        self.installed.steers(Family::V6) && interface::lacks_ipv6(self.tun())
+        !self.is_by_kernel()
+            && self.installed.steers(Family::V6)
+            && interface::lacks_ipv6(self.tun())
     }
 }

@@ -33,6 +33,8 @@ impl Gateway {
             user: self.file.user().to_string(),
             capabilities: privileges::held(),
             uptime_seconds: uptime,
+            plane: plane_name(self.chosen_plane.by_kernel).to_owned(),
+            plane_reason: self.chosen_plane.reason.clone(),
             tun: host.tun().to_owned(),
             forward: host.forward().map(str::to_owned),
             control: self.server.folder().socket().display().to_string(),
@@ -129,4 +131,8 @@ impl Gateway {
         }
         (sas, policies)
     }
+}
+
+fn plane_name(by_kernel: bool) -> &'static str {
+    if by_kernel { "kernel" } else { "user" }
 }

@@ -7,6 +7,9 @@ use crate::run::ike::AwaitedOutcome;
 impl Gateway {
     /// Answers a request, or has its client wait until the ike process has reported.
     pub(super) fn serve_one(&mut self, id: ClientId, request: Request) -> Next {
+        if !matches!(request, Request::Events | Request::Down | Request::Stop) {
+            self.read_kernel_counters();
+        }
         let answer = match request {
             Request::Setkey(text) => self.apply_text(&text),
             Request::Reload(text) => self.reload(text),

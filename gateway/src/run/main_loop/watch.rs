@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use dataplane::Notice;
 use dataplane::clock::now;
 use ipsec::database::Snapshot;
+use ipsec::packet::Outline;
 use ipsec::sa::LifetimeEvent;
 use std::io;
 use std::time::{Duration, Instant};
@@ -27,21 +28,7 @@ impl Gateway {
                     policy,
                     interface,
                     outline,
-                } => {
-                    let wanted = (policy, interface);
-                    let interface = self.plane.kernel().device_name(interface);
-                    self.acquire_peer(policy, interface.as_deref(), &outline);
-                    let last = self.acquired.get(&wanted);
-                    if last.is_none_or(|last| last.elapsed() >= ACQUIRE_INTERVAL) {
-                        self.acquired.insert(wanted, Instant::now());
-                        self.report_event(What::Acquire {
-                            policy,
-                            interface,
-                            source: Some(outline.source),
-                            destination: Some(outline.destination),
-                        });
-                    }
-                }
+                } => self.acquire(policy, interface, outline),
                 Notice::Failed { direction, error } => {
                     return Err(Failure::new(format!(
                         "the {} side has stopped: {error}; the drop rules stay in place",
@@ -53,20 +40,28 @@ impl Gateway {
         Ok(())
     }
 
-    pub(super) fn tick(&mut self) {
-        self.ticks += 1;
-        let (events, followed) = self.plane.tick();
-        self.report_limits(&events);
-        self.report_received();
-        for (id, event) in events {
-            let name = SaName::from(id);
-            self.report_event(match event {
-                LifetimeEvent::Soft => What::SaDying(name),
-                LifetimeEvent::Hard => What::SaExpired(name),
-                LifetimeEvent::SequenceOver => What::SaExhausted(name),
+    /// A packet needs an association that does not exist.
+    pub(super) fn acquire(&mut self, policy: u32, interface: u32, outline: Outline) {
+        let wanted = (policy, interface);
+        let interface = self.plane.kernel().device_name(interface);
+        self.acquire_peer(policy, interface.as_deref(), &outline);
+        let last = self.acquired.get(&wanted);
+        if last.is_none_or(|last| last.elapsed() >= ACQUIRE_INTERVAL) {
+            self.acquired.insert(wanted, Instant::now());
+            self.report_event(What::Acquire {
+                policy,
+                interface,
+                source: Some(outline.source),
+                destination: Some(outline.destination),
             });
         }
-        self.warn_if_failed(followed);
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.ticks += 1;
+        self.read_kernel_counters_older_than(Duration::ZERO);
+        self.age();
+        self.report_received();
         let snapshot = self.snapshot();
         self.plane.kernel().send_nat_keepalives(&snapshot, now());
         self.plane.kernel().send_dummies(&snapshot, now());
@@ -80,6 +75,21 @@ impl Gateway {
         self.inbound
             .read(totals.inbound.packets, totals.inbound.bytes, at);
         self.check_paths();
+    }
+
+    /// Ages associations, and reports those whose limits were passed.
+    pub(super) fn age(&mut self) {
+        let (events, followed) = self.plane.tick();
+        self.report_limits(&events);
+        for (id, event) in events {
+            let name = SaName::from(id);
+            self.report_event(match event {
+                LifetimeEvent::Soft => What::SaDying(name),
+                LifetimeEvent::Hard => What::SaExpired(name),
+                LifetimeEvent::SequenceOver => What::SaExhausted(name),
+            });
+        }
+        self.warn_if_failed(followed);
     }
 
     /// As the kernel with its mapping events: each new address is reported once, and the key manager should then issue

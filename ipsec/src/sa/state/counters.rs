@@ -150,9 +150,13 @@ impl Counters {
         if self.first_used == 0 {
             self.first_used = now;
         }
-        if !self.is_limited {
-            return;
+        if self.is_limited {
+            self.check_amounts(config);
         }
+    }
+
+    /// Whether the bytes and packets carried have reached the soft limit.
+    pub(super) fn check_amounts(&mut self, config: &SaConfig) {
         let LifetimeLimits { bytes, packets, .. } = config.lifetimes.soft;
         if reached(self.bytes, bytes) || reached(self.packets, packets) {
             self.soft.raise();

@@ -8,15 +8,25 @@ use std::net::{IpAddr, Ipv4Addr};
 pub(super) const ESP_IN_UDP: u16 = 2;
 
 pub(crate) fn identity(info: &UserSaInfo) -> Option<SaId> {
+    let (id, family) = (&info.id, info.family);
+    named_by(&id.daddr, family, id.proto, id.spi)
+}
+
+/// The same of a shorter form.
+pub(crate) fn identity_of(id: &UserSaId) -> Option<SaId> {
+    named_by(&id.daddr, id.family, id.proto, id.spi)
+}
+
+fn named_by(destination: &Address, family: u16, protocol: u8, spi: u32) -> Option<SaId> {
     Some(SaId {
-        destination: read_address(&info.id.daddr, info.family),
-        protocol: match info.id.proto {
+        destination: read_address(destination, family),
+        protocol: match protocol {
             IPPROTO_ESP => Protocol::Esp,
             IPPROTO_AH => Protocol::Ah,
             IPPROTO_COMP => Protocol::IpComp,
             _ => return None,
         },
-        spi: Spi::new(info.id.spi)?,
+        spi: Spi::new(spi)?,
     })
 }
 

@@ -97,6 +97,7 @@ impl Gateway {
         let Some(ike) = &self.ike else { return };
         let ids: Vec<_> = ike.peers.on_standby().copied().collect();
         if !ids.is_empty() {
+            self.read_kernel_counters();
             self.report_packets(ids);
         }
     }

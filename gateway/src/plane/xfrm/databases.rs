@@ -1,0 +1,448 @@
+//! The kernel's SAD and SPD, made to match the databases of a gateway whose traffic the kernel seals and opens.
+//!
+//! ```text
+//!   snapshot ──► put: associations, then policies ──► routes and barriers follow ──► remove_others
+//!   kernel   ──► read_counters: numbers, lifetimes, drops ──► the same association's state
+//!   watch    ──► missing ──► restore: an association goes on behind every number that it may have used
+//! ```
+//!
+//! Compared is always with what the kernel has: other programs add and remove too. Only what carries the marks of this
+//! gateway ([`Owner`]) is changed or removed.
+
+mod counters;
+mod watch;
+
+use super::association;
+use super::owner::{MAX_POLICIES, Owner};
+use super::policy;
+use super::socket::{Refusal, XfrmSocket};
+use super::zeroizing::ZeroizingMessage;
+use crate::failure::Failure;
+use crate::routes::Site;
+use ipsec::database::Snapshot;
+use ipsec::dropped::Dropped;
+use ipsec::policy::{Direction, Policy, Selector};
+use ipsec::sa::{Sa, SaConfig, SaId, SavedCounters};
+use netlink_packet_xfrm::state::ModifyMessage;
+use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
+
+/// The associations and policies of one gateway in the kernel.
+pub(crate) struct KernelDatabases {
+    kernel: XfrmSocket,
+    owner: Owner,
+    sas: HashMap<SaId, HeldSa>,
+    policies: HashMap<(Selector, Direction), HeldPolicy>,
+    free_numbers: BTreeSet<u32>,
+    /// Whether it is known what an earlier gateway of this site has left in the kernel.
+    has_looked: bool,
+    carried: Carried,
+    /// Addresses of this host, which tell inbound associations.
+    local: Vec<IpAddr>,
+}
+
+/// An association that the kernel carries.
+struct HeldSa {
+    sa: Arc<Sa>,
+    /// What it had carried before the kernel began to count.
+    before: SavedCounters,
+    /// What the kernel had counted when it was last asked.
+    seen: SavedCounters,
+}
+
+/// A policy that the kernel enforces; without one it is an earlier gateway's.
+struct HeldPolicy {
+    policy: Option<Arc<Policy>>,
+    number: u32,
+}
+
+/// Packets and bytes that the kernel has sealed and opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Carried {
+    /// Outbound, then inbound: packets and bytes.
+    pub ways: [(u64, u64); 2],
+}
+
+impl KernelDatabases {
+    /// Connects to the kernel; changes nothing yet.
+    pub(crate) fn open(site: &Site) -> Result<Self, Failure> {
+        Ok(Self {
+            kernel: XfrmSocket::open().map_err(Failure::new)?,
+            owner: Owner::of(site),
+            sas: HashMap::new(),
+            policies: HashMap::new(),
+            free_numbers: (0..MAX_POLICIES).collect(),
+            has_looked: false,
+            carried: Carried::default(),
+            local: Vec::new(),
+        })
+    }
+
+    /// The number by which the kernel's notifications name the changes of this connection.
+    pub(crate) fn port(&self) -> u32 {
+        self.kernel.port()
+    }
+
+    /// Adds and changes what the snapshot has: associations first, so that no policy waits for one.
+    /// `local` are this host's addresses.
+    pub(crate) fn put(&mut self, snapshot: &Snapshot, local: &[IpAddr]) -> io::Result<()> {
+        self.look()?;
+        local.clone_into(&mut self.local);
+        for sa in snapshot.sas() {
+            self.put_sa(sa)?;
+        }
+        for direction in DIRECTIONS {
+            for (_, policy) in snapshot.policies(direction) {
+                self.put_policy(policy)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is this gateway's and not in the snapshot: policies first, so that none is left that no association
+    /// can satisfy while its traffic is allowed to pass.
+    pub(crate) fn remove_others(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let policies = DIRECTIONS
+            .iter()
+            .flat_map(|direction| snapshot.policies(*direction));
+        let wanted: HashSet<_> = policies
+            .map(|(_, policy)| (policy.selector, policy.direction))
+            .collect();
+        let names: Vec<_> = self.policies.keys().copied().collect();
+        for name in names.into_iter().filter(|name| !wanted.contains(name)) {
+            self.remove_policy(name)?;
+        }
+        let ids: Vec<_> = self.sas.keys().copied().collect();
+        let is_carried = |id: &SaId| {
+            let place = snapshot.find(id);
+            place.is_some_and(|place| is_carried(snapshot.sa(place)))
+        };
+        for id in ids.into_iter().filter(|id| !is_carried(id)) {
+            self.remove_sa(&id)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the associations; policies stay, so that nothing passes in clear.
+    pub(crate) fn remove_sas(&mut self) -> io::Result<()> {
+        self.look()?;
+        let ids: Vec<_> = self.sas.keys().copied().collect();
+        ids.iter().try_for_each(|id| self.remove_sa(id))
+    }
+
+    /// Removes everything that is this gateway's, or an earlier one's of this site.
+    pub(crate) fn remove_all(&mut self) -> io::Result<()> {
+        self.remove_sas()?;
+        let names: Vec<_> = self.policies.keys().copied().collect();
+        names
+            .into_iter()
+            .try_for_each(|name| self.remove_policy(name))
+    }
+
+    /// Asks the kernel for the numbers, lifetimes and drops of all associations.
+    pub(crate) fn read_counters(&mut self) -> io::Result<()> {
+        for answer in self.list_sas()? {
+            if let Some((id, message)) = sa_of(&answer) {
+                self.observe(&id, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the kernel has carried, since the gateway began.
+    pub(crate) fn carried(&self) -> Carried {
+        self.carried
+    }
+
+    /// The policy of an index, as notifications of the kernel name it.
+    pub(crate) fn policy_of_index(&self, index: u32) -> Option<Arc<Policy>> {
+        let number = self.owner.number(index)?;
+        let mut held = self.policies.values();
+        let held = held.find(|held| held.number == number)?;
+        held.policy.clone()
+    }
+
+    /// The association of this name, if the kernel carries it for this gateway.
+    pub(crate) fn sa(&self, id: &SaId) -> Option<&Arc<Sa>> {
+        self.sas.get(id).map(|held| &held.sa)
+    }
+
+    /// Takes over what the kernel reports of one association.
+    pub(crate) fn observe(&mut self, id: &SaId, message: &ModifyMessage) {
+        let Some(held) = self.sas.get_mut(id) else {
+            return;
+        };
+        let now = counters::read(message);
+        let (config, state) = (&held.sa.config, &held.sa.state);
+        state.observe(
+            config,
+            &SavedCounters {
+                bytes: held.before.bytes.saturating_add(now.bytes),
+                packets: held.before.packets.saturating_add(now.packets),
+                ..now
+            },
+        );
+        let stats = &message.user_sa_info.stats;
+        for (reason, count) in [
+            (Dropped::TooOld, stats.replay_window),
+            (Dropped::Replayed, stats.replay),
+            (Dropped::BadIcv, stats.integrity_failed),
+        ] {
+            state.set_drops(reason, count.into());
+        }
+        let is_inbound = self.local.contains(&config.id.destination);
+        let way = &mut self.carried.ways[usize::from(is_inbound)];
+        way.0 += now.packets.saturating_sub(held.seen.packets);
+        way.1 += now.bytes.saturating_sub(held.seen.bytes);
+        held.seen = now;
+    }
+
+    /// Finds out once what an earlier gateway of this site has left. Its associations are taken over by `put` if they
+    /// are wanted, and removed otherwise; its policies stay until the barriers are in place.
+    fn look(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_looked, true) {
+            return Ok(());
+        }
+        for (name, number) in self.listed_policies()? {
+            self.free_numbers.remove(&number);
+            let policy = None;
+            self.policies.insert(name, HeldPolicy { policy, number });
+        }
+        Ok(())
+    }
+
+    fn put_sa(&mut self, sa: &Arc<Sa>) -> io::Result<()> {
+        let id = sa.config.id;
+        if !is_carried(sa) {
+            return Ok(());
+        }
+        if let Some(held) = self.sas.get_mut(&id) {
+            if Arc::ptr_eq(&held.sa, sa) {
+                return Ok(());
+            }
+            if looks_alike(&held.sa.config, &sa.config) && Arc::ptr_eq(&held.sa.state, &sa.state) {
+                held.sa = Arc::clone(sa);
+                return Ok(());
+            }
+            self.remove_sa(&id)?;
+        } else if self.takes_over(sa)? {
+            return Ok(());
+        }
+        let before = sa.state.saved();
+        let message = counters::emit_from(&sa.config, &before, self.owner);
+        let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
+        self.kernel
+            .create(&message)
+            .map_err(|refusal| about_sa(&sa.config, &refusal))?;
+        self.hold(sa, before, SavedCounters::default());
+        Ok(())
+    }
+
+    fn hold(&mut self, sa: &Arc<Sa>, before: SavedCounters, seen: SavedCounters) {
+        let sa = Arc::clone(sa);
+        let held = HeldSa { sa, before, seen };
+        self.sas.insert(held.sa.config.id, held);
+    }
+
+    /// Whether the kernel has this association from an earlier process of this gateway. One that differs is removed.
+    fn takes_over(&mut self, sa: &Arc<Sa>) -> io::Result<bool> {
+        let found = self.find(&sa.config.id)?;
+        let found = found.as_ref().and_then(sa_of);
+        let Some((_, message)) = found.filter(|(_, message)| self.owner.owns_sa(message)) else {
+            return Ok(false);
+        };
+        if !is_the_same(message, &sa.config) {
+            self.delete(&sa.config)?;
+            return Ok(false);
+        }
+        let seen = counters::read(message);
+        let known = sa.state.saved();
+        let before = SavedCounters {
+            bytes: known.bytes.saturating_sub(seen.bytes),
+            packets: known.packets.saturating_sub(seen.packets),
+            ..SavedCounters::default()
+        };
+        self.hold(sa, before, seen);
+        Ok(true)
+    }
+
+    /// Its last numbers are read before it goes.
+    fn remove_sa(&mut self, id: &SaId) -> io::Result<()> {
+        let found = self.find(id)?;
+        if let Some((_, message)) = found.as_ref().and_then(sa_of) {
+            self.observe(id, message);
+        }
+        if let Some(held) = self.sas.remove(id) {
+            self.delete(&held.sa.config)?;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, config: &SaConfig) -> io::Result<()> {
+        let message = XfrmMessage::DeleteSa(association::named(&config.id));
+        match self.kernel.change(&ZeroizingMessage::new(message)) {
+            Err(refusal) if !is_absent(&refusal) => Err(about_sa(config, &refusal)),
+            _ => Ok(()),
+        }
+    }
+
+    fn put_policy(&mut self, policy: &Arc<Policy>) -> io::Result<()> {
+        let name = (policy.selector, policy.direction);
+        let held = self.policies.get(&name);
+        let is_there = held.and_then(|held| held.policy.as_ref());
+        if is_there.is_some_and(|there| Arc::ptr_eq(there, policy)) {
+            return Ok(());
+        }
+        let number = match held.map(|held| held.number) {
+            Some(number) => number,
+            None => *self.free_numbers.first().ok_or_else(|| {
+                io::Error::other(format!(
+                    "the kernel can have at most {MAX_POLICIES} policies of a gateway"
+                ))
+            })?,
+        };
+        let mut message = policy::emit(policy);
+        message.user_policy_info.index = self.owner.index(number, policy.direction);
+        let outcome = match held {
+            Some(_) => self
+                .kernel
+                .change(&ZeroizingMessage::new(XfrmMessage::UpdatePolicy(message))),
+            None => self
+                .kernel
+                .create(&ZeroizingMessage::new(XfrmMessage::AddPolicy(message))),
+        };
+        outcome.map_err(|refusal| about_policy(&name, &refusal))?;
+        self.free_numbers.remove(&number);
+        let policy = Some(Arc::clone(policy));
+        self.policies.insert(name, HeldPolicy { policy, number });
+        Ok(())
+    }
+
+    fn remove_policy(&mut self, name: (Selector, Direction)) -> io::Result<()> {
+        let message = XfrmMessage::DeletePolicy(policy::named(&name.0, name.1));
+        match self.kernel.change(&ZeroizingMessage::new(message)) {
+            Err(refusal) if !is_absent(&refusal) => return Err(about_policy(&name, &refusal)),
+            _ => {}
+        }
+        self.forget_policy(name);
+        Ok(())
+    }
+
+    fn forget_policy(&mut self, name: (Selector, Direction)) {
+        if let Some(held) = self.policies.remove(&name) {
+            self.free_numbers.insert(held.number);
+        }
+    }
+
+    fn listed_policies(&mut self) -> io::Result<Vec<((Selector, Direction), u32)>> {
+        let everything = ZeroizingMessage::new(policy::everything());
+        let answers = self.kernel.list(&everything).map_err(unreadable)?;
+        let owner = self.owner;
+        let read = |answer: &ZeroizingMessage| {
+            let XfrmMessage::AddPolicy(message) = &**answer else {
+                return None;
+            };
+            let number = owner.number(message.user_policy_info.index)?;
+            let policy = policy::parse(message)?.policy;
+            Some(((policy.selector, policy.direction), number))
+        };
+        Ok(answers.iter().filter_map(read).collect())
+    }
+
+    fn list_sas(&mut self) -> io::Result<Vec<ZeroizingMessage>> {
+        let everything = ZeroizingMessage::new(association::everything());
+        let mut answers = self.kernel.list(&everything).map_err(unreadable)?;
+        let owner = self.owner;
+        answers.retain(
+            |answer| matches!(&**answer, XfrmMessage::AddSa(message) if owner.owns_sa(message)),
+        );
+        Ok(answers)
+    }
+
+    fn find(&mut self, id: &SaId) -> io::Result<Option<ZeroizingMessage>> {
+        let question = XfrmMessage::GetSa(association::named(id));
+        match self.kernel.ask(&ZeroizingMessage::new(question)) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(refusal) if is_absent(&refusal) => Ok(None),
+            Err(refusal) => Err(unreadable(refusal)),
+        }
+    }
+}
+
+/// An association that sends nothing yet, or whose life is over, is not the kernel's.
+fn is_carried(sa: &Sa) -> bool {
+    !sa.config.is_standby && !sa.state.is_dead()
+}
+
+/// The association in an answer, and its name.
+fn sa_of(answer: &ZeroizingMessage) -> Option<(SaId, &ModifyMessage)> {
+    let XfrmMessage::AddSa(message) = &**answer else {
+        return None;
+    };
+    Some((association::identity(&message.user_sa_info)?, message))
+}
+
+/// Whether the kernel need not be told of the difference: it is in what only the gateway knows.
+fn looks_alike(old: &SaConfig, new: &SaConfig) -> bool {
+    let message = |config| ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
+    *message(old) == *message(new)
+}
+
+/// Whether the kernel's association has these keys, ends and mode, whatever its counters are.
+fn is_the_same(found: &ModifyMessage, config: &SaConfig) -> bool {
+    let wanted = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
+    let Some((_, wanted)) = sa_of(&wanted) else {
+        return false;
+    };
+    let (one, other) = (&found.user_sa_info, &wanted.user_sa_info);
+    let is_kept = |attribute: &&XfrmAttrs| {
+        matches!(
+            attribute,
+            XfrmAttrs::EncryptionAlg(_)
+                | XfrmAttrs::EncryptionAlgAead(_)
+                | XfrmAttrs::AuthenticationAlgTrunc(_)
+                | XfrmAttrs::CompressionAlg(_)
+                | XfrmAttrs::EncapsulationTemplate(_)
+                | XfrmAttrs::ExtraFlags(_)
+                | XfrmAttrs::TfcPadding(_)
+        )
+    };
+    let mut attributes = wanted.nlas.iter().filter(is_kept);
+    (one.id, one.saddr, one.mode, one.reqid, one.flags)
+        == (other.id, other.saddr, other.mode, other.reqid, other.flags)
+        && attributes.all(|attribute| found.nlas.contains(attribute))
+        && found.nlas.iter().filter(is_kept).count() == wanted.nlas.iter().filter(is_kept).count()
+}
+
+fn is_absent(refusal: &Refusal) -> bool {
+    [libc::ESRCH, libc::ENOENT].contains(&refusal.errno)
+}
+
+fn about_sa(config: &SaConfig, refusal: &Refusal) -> io::Error {
+    io::Error::other(format!(
+        "the kernel's IPsec, association from {} to {} with SPI {}: {refusal}",
+        config.source, config.id.destination, config.id.spi
+    ))
+}
+
+fn about_policy((selector, direction): &(Selector, Direction), refusal: &Refusal) -> io::Error {
+    let direction = match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+        Direction::Fwd => "fwd",
+    };
+    let (source, destination) = (selector.source, selector.destination);
+    io::Error::other(format!(
+        "the kernel's IPsec, `{direction}` policy from {}/{} to {}/{}: {refusal}",
+        source.address, source.len, destination.address, destination.len
+    ))
+}
+
+fn unreadable(refusal: Refusal) -> io::Error {
+    io::Error::other(format!("the kernel's IPsec cannot be read: {refusal}"))
+}

@@ -1,0 +1,106 @@
+//! What the kernel's own IPsec tells a gateway whose packets it carries: it reaches the same places as notices of our
+//! own data plane.
+
+use super::Gateway;
+use crate::plane::KernelNotice;
+use ipsec::packet::{FragmentKind, Outline};
+use ipsec::policy::Direction;
+use netlink_packet_xfrm::{Selector, UserAcquire};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The number of the device of an acquire that a policy requires.
+const NO_DEVICE: u32 = 0;
+
+/// For answers about counters.
+const MAX_AGE_OF_ANSWERS: Duration = Duration::from_millis(100);
+
+impl Gateway {
+    /// Takes the kernel's notifications.
+    pub(super) fn handle_kernel_notices(&mut self) {
+        let port = self.plane.kernel().kernel_port();
+        let Some(notices) = &mut self.kernel_notices else {
+            return;
+        };
+        let mut has_expired = false;
+        for notice in notices.take(port) {
+            match notice {
+                KernelNotice::Acquire(message) => self.acquire_for_the_kernel(&message),
+                KernelNotice::Expired { id, is_hard, last } => {
+                    let host = self.plane.kernel();
+                    host.observe_last(&id, &last);
+                    if let Some(sa) = host.kernels_sa(&id) {
+                        sa.state.expire(is_hard);
+                        has_expired = true;
+                    }
+                }
+                KernelNotice::Moved { id, from } => {
+                    if let Some(sa) = self.plane.kernel().kernels_sa(&id) {
+                        sa.state.record_peer_endpoint(&sa.config, from);
+                    }
+                }
+                KernelNotice::Changed => self.removals.suspect(Instant::now()),
+            }
+        }
+        if has_expired {
+            self.age();
+        }
+    }
+
+    /// Reads the counters of the kernel's associations before they are shown.
+    pub(super) fn read_kernel_counters(&mut self) {
+        self.read_kernel_counters_older_than(MAX_AGE_OF_ANSWERS);
+    }
+
+    /// Reads them if they are older than this.
+    pub(super) fn read_kernel_counters_older_than(&mut self, age: Duration) {
+        if let Err(error) = self.plane.kernel().read_kernel_counters(age) {
+            (self.warnings.warn_once())(&error.to_string());
+        }
+    }
+
+    fn acquire_for_the_kernel(&mut self, message: &UserAcquire) {
+        let Some(policy) = self.plane.kernel().kernels_policy(message.policy.index) else {
+            return;
+        };
+        let snapshot = self.snapshot();
+        let mut policies = snapshot.policies(Direction::Out);
+        let found = policies.find(|(_, known)| Arc::ptr_eq(known, &policy));
+        let (Some((number, _)), Some(outline)) = (found, outline(&message.selector)) else {
+            return;
+        };
+        self.acquire(number, NO_DEVICE, outline);
+    }
+}
+
+/// The packet that the kernel's selector describes. Its length is not known.
+fn outline(selector: &Selector) -> Option<Outline> {
+    let address = |address: &netlink_packet_xfrm::Address| match i32::from(selector.family) {
+        libc::AF_INET => {
+            let bytes: [u8; 4] = *address.addr.first_chunk()?;
+            Some(IpAddr::from(bytes))
+        }
+        libc::AF_INET6 => Some(IpAddr::V6(address.to_ipv6())),
+        _ => None,
+    };
+    let header_len = if i32::from(selector.family) == libc::AF_INET {
+        20
+    } else {
+        40
+    };
+    let has_ports = selector.sport_mask != 0 || selector.dport_mask != 0;
+    Some(Outline {
+        source: address(&selector.saddr)?,
+        destination: address(&selector.daddr)?,
+        protocol: selector.proto,
+        header_len,
+        transport_offset: header_len,
+        total_len: header_len,
+        ports: has_ports.then_some((selector.sport, selector.dport)),
+        fragment: FragmentKind::Whole,
+        traffic_class: 0,
+        dont_fragment: true,
+        hop_limit: 64,
+    })
+}

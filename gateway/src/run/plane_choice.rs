@@ -1,0 +1,72 @@
+//! Which plane carries the packets of a gateway: chosen once, before anything is changed.
+
+use super::RunOptions;
+use crate::apply;
+use crate::config::{ConfiguredPeer, Mode};
+use crate::control::SetkeyText;
+use crate::failure::Failure;
+use crate::plane::{PlaneWish, Trial, try_kernel};
+
+/// The plane, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct ChosenPlane {
+    pub by_kernel: bool,
+    /// For `status`.
+    pub reason: String,
+}
+
+/// Tries the kernel if it is wanted, with the whole configuration.
+pub(super) fn choose(
+    options: &RunOptions,
+    text: &SetkeyText,
+    peers: &[ConfiguredPeer],
+) -> Result<ChosenPlane, Failure> {
+    let chosen = |by_kernel, reason: String| Ok(ChosenPlane { by_kernel, reason });
+    if options.plane == PlaneWish::User {
+        return chosen(false, "--plane user, the default".to_owned());
+    }
+    let trial = match what_needs_our_own(options, peers) {
+        Some(why) => Trial::Refuses(why),
+        None => try_kernel(&apply::parse(text)?.commands),
+    };
+    match (options.plane, trial) {
+        (PlaneWish::Auto, Trial::Carries) => chosen(
+            true,
+            "the kernel carried a packet and all that is configured".to_owned(),
+        ),
+        (PlaneWish::Auto, Trial::Refuses(why) | Trial::NotPossible(why)) => {
+            chosen(false, format!("the kernel cannot carry this: {why}"))
+        }
+        (_, Trial::Refuses(why)) => Err(Failure::new(format!(
+            "--plane kernel: {why}. Nothing was changed; `--plane auto` uses Esplanade's own data plane then"
+        ))),
+        (_, Trial::Carries) => chosen(true, "--plane kernel".to_owned()),
+        (_, Trial::NotPossible(why)) => chosen(true, format!("--plane kernel, untried: {why}")),
+    }
+}
+
+/// Options and peers that the kernel's plane cannot serve.
+fn what_needs_our_own(options: &RunOptions, peers: &[ConfiguredPeer]) -> Option<String> {
+    if let Some(device) = &options.forward {
+        return Some(format!("--forward {device} is a way around the kernel"));
+    }
+    if let Some(name) = &options.outer_netns {
+        return Some(format!(
+            "--outer-netns {name}: the kernel seals and opens in one network namespace alone"
+        ));
+    }
+    if let Some(name) = &options.outer_device {
+        return Some(format!(
+            "--outer-device {name} needs Esplanade's own data plane"
+        ));
+    }
+    let routed = peers
+        .iter()
+        .find(|peer| matches!(peer.mode, Mode::Route { .. }));
+    routed.map(|peer| {
+        format!(
+            "peer {}: `mode = \"route\"`, the default, needs Esplanade's own data plane: write `mode = \"policy\"`",
+            peer.connection.name
+        )
+    })
+}
