@@ -22,9 +22,10 @@ use std::collections::HashSet;
 /// change fewer packets pass.
 const MAX_MERGED_POLICIES_PER_POLICY: usize = 2;
 
-/// Drops what `one` or `other` drops; only for the firewall, not for routing.
+/// Drops what `one`, which is in force, or `other` drops; only for the firewall, not for routing.
 pub(crate) fn combined_plan(one: &Plan, other: &Plan) -> Plan {
     Plan {
+        planes: one.planes.replaced_by(other.planes),
         leaving: lists(&one.leaving, &other.leaving),
         arriving: lists(&one.arriving, &other.arriving),
         passing: lists(&one.passing, &other.passing),

@@ -21,6 +21,8 @@
 //! | protects or discards    | dropped              | left to nftables     |
 //! | `none`, or no policy    | left to nftables     | passes               |
 //!
+//! Where the kernel's own IPsec opens packets there are no programs for ingress.
+//!
 //! Exceptions that pass nevertheless: frames for other stations, neighbour discovery, multicast group reports and DHCP;
 //! at egress the gateway's own outer packets (marked, ESP, AH or UDP with one of its ports, between addresses of an
 //! SA); at ingress ESP, AH, UDP to one of the gateway's ports or in a later fragment for one of its outer addresses,

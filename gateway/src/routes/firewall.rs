@@ -7,7 +7,11 @@
 //!   rerouting  output        reroutes packets of unbound local sockets, whose source address is chosen late
 //!   marking    prerouting    marks forwarded packets; only if a policy matches fields that routing rules cannot
 //!   forwarded  prerouting    without a TUN device: drops the kernel's copy of what the inner device's ring takes
+//!   translated postrouting   by the kernel's own IPsec: drops what source NAT has taken from a policy
 //! ```
+//!
+//! Where the kernel's own IPsec carries the traffic ([`by_kernel`]), what it has opened or is about to seal takes the
+//! place of what comes from the TUN device or goes to it.
 //!
 //! Each hook costs time for every packet of the host, so there are as few as possible, and packets that no policy
 //! matches (`unmatched`) are let through first.
@@ -15,7 +19,9 @@
 //! No rule is needed against ICMP "protocol unreachable" for native ESP: while the gateway's raw socket is open, the
 //! kernel sends none. ESP that packet rings take is dropped after them by [`ring_bypass`].
 
+mod by_kernel;
 mod condition;
+mod devices;
 mod exceptions;
 pub(crate) mod ring_bypass;
 pub(crate) mod tables;
@@ -26,6 +32,7 @@ use super::nftables::rule::{Field, Rule, Term};
 use super::nftables::{Chain, Count, Hook, Ruleset, TableFamily};
 use super::plan::{Disposition, Entry, Family, Plan};
 use condition::{AH, ESP, TCP, UDP, conditions, when};
+use devices::{by_tunnel, direction_devices, inside, ring, tun};
 use exceptions::{neighbours, on_the_link, our_own, path_mtu};
 use tables::Firewall;
 use unmatched::unmatched;
@@ -48,10 +55,11 @@ pub(crate) fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
         arriving(site, plan),
         passing(site, plan),
     ];
-    if let Some(device) = site.forward() {
+    if let Some(device) = ring(site, plan) {
         chains.push(forwarded(device, plan));
     }
-    if site.tun().is_some() {
+    chains.extend(by_kernel::translated(site, plan, COUNTERS[0]));
+    if site.tun().is_some() || plan.planes.by_kernel() {
         chains.push(rerouting(site, plan));
         chains.extend(marking(site, plan));
     }
@@ -79,17 +87,6 @@ fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<R
     }
 }
 
-/// The devices that lead to no network: those of the tunnel, if there are any, and the loopback device.
-fn inside<'a>(site: &'a Site, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
-    of_tunnel(site, plan).chain(["lo"])
-}
-
-/// The devices whose packets follow the policies.
-fn of_tunnel<'a>(site: &'a Site, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
-    let of_peers = plan.devices.iter().map(|name| &**name);
-    site.tun().into_iter().chain(of_peers)
-}
-
 /// Runs before source NAT (100), after everything else that may change an address or mark.
 fn leaving(site: &Site, plan: &Plan) -> Chain {
     let mut rules = unmatched(&plan.leaving, drops);
@@ -98,17 +95,12 @@ fn leaving(site: &Site, plan: &Plan) -> Chain {
             .device(Field::OutDevice, inside(site, plan), false)
             .accept(),
     );
+    rules.extend(by_kernel::sealed(site, plan));
     rules.extend(our_own(site, plan));
     rules.push(neighbours());
     rules.extend(on_the_link(&plan.leaving));
     rules.extend(entries(COUNTERS[0], &plan.leaving));
     chain("leaving", "filter", Hook::Postrouting, -10, rules)
-}
-
-/// The devices for decrypted packets that only `in` policies let through, and for those that only `fwd` policies do, if
-/// there are such policies.
-fn direction_devices(site: &Site, plan: &Plan) -> Option<[String; 2]> {
-    (plan.has_direction_devices && site.tun().is_some()).then(|| site.direction_devices())
 }
 
 /// Counts and drops packets that arrive by device `refused`, and accepts those that arrive by `passing`.
@@ -126,10 +118,13 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
         rules.extend(one_way(&onward, &here, REFUSED[0]));
     }
     rules.extend(unmatched(&plan.arriving, drops));
-    rules.extend([
+    rules.push(
         when()
             .device(Field::InDevice, inside(site, plan), false)
             .accept(),
+    );
+    rules.extend(by_kernel::opened(plan));
+    rules.extend([
         when().protocols(&[ESP, AH]).accept(),
         // IPv6 reassembles after this hook; all fragments of one packet have the same next header.
         when()
@@ -163,17 +158,15 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
 }
 
 fn passing(site: &Site, plan: &Plan) -> Chain {
-    let from_tun = |_| {
-        when()
-            .device(Field::InDevice, of_tunnel(site, plan), false)
-            .accept()
-    };
     let mut rules = clamping(site, plan);
     if let Some([here, onward]) = direction_devices(site, plan) {
         rules.extend(one_way(&here, &onward, REFUSED[1]));
     }
     rules.extend(unmatched(&plan.passing, drops));
-    rules.extend(site.tun().map(from_tun));
+    if let Some(from_tunnel) = by_tunnel(site, plan, Field::InDevice, false) {
+        rules.push(from_tunnel.accept());
+    }
+    rules.extend(by_kernel::opened(plan));
     rules.extend(entries(COUNTERS[2], &plan.passing));
     chain("passing", "filter", Hook::Forward, -160, rules)
 }
@@ -223,8 +216,10 @@ fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
 /// A local socket without a bound address gets its source address only after the routing rules were looked up. This
 /// chain sets a mark, so that the kernel looks them up again and routes the packet into the tunnel. Bypassed traffic
 /// that a coarser rule led into the tunnel is routed out of it in the same way.
+///
+/// The kernel's own IPsec looks up its policies after the source was chosen, wherever the packet is routed to: only into
+/// the device of a peer it has to be routed.
 fn rerouting(site: &Site, plan: &Plan) -> Chain {
-    let by_tunnel = |negated| when().device(Field::OutDevice, of_tunnel(site, plan), negated);
     let mut rules = unmatched(&plan.leaving, |_| true);
     rules.extend([
         when().device(Field::OutDevice, ["lo"], false).accept(),
@@ -234,21 +229,41 @@ fn rerouting(site: &Site, plan: &Plan) -> Chain {
     rules.extend(on_the_link(&plan.leaving));
     for entry in &plan.leaving {
         for condition in conditions(entry) {
-            let astray = match entry.verdict {
-                Disposition::Protect => Some(by_tunnel(true)),
-                Disposition::Bypass => Some(by_tunnel(false)),
-                Disposition::Discard => None,
-            };
-            let Some(mut astray) = astray else {
+            if entry.verdict == Disposition::Discard {
                 rules.push(condition.drop());
                 continue;
-            };
-            astray.terms.extend(condition.terms.clone());
-            rules.push(marked(site, entry.verdict, astray));
+            }
+            if let Some(mut astray) = astray(site, plan, entry) {
+                astray.terms.extend(condition.terms.clone());
+                rules.push(marked(site, entry.verdict, astray));
+            }
             rules.push(condition.accept());
         }
     }
     chain("rerouting", "route", Hook::Output, -150, rules)
+}
+
+/// Which of an entry's packets are not routed as they should be, if any may be.
+fn astray(site: &Site, plan: &Plan, entry: &Entry) -> Option<Rule> {
+    let by_kernel = plan.planes.by_kernel();
+    match entry.verdict {
+        Disposition::Protect if by_kernel => {
+            let is_led = plan.planes.by_user() || entry.device.is_some();
+            let elsewhere = by_tunnel(site, plan, Field::OutDevice, true).filter(|_| is_led);
+            elsewhere.map(|rule| rule.ipsec(Field::Sealed, false))
+        }
+        // No device shows that the packet was routed by the gateway's table.
+        Disposition::Bypass if by_kernel => {
+            let is_overlapped = plan.protects_some(entry.selector.destination);
+            is_overlapped.then(when)
+        }
+        verdict => by_tunnel(
+            site,
+            plan,
+            Field::OutDevice,
+            verdict == Disposition::Protect,
+        ),
+    }
 }
 
 /// None if routing rules can match all policies.
@@ -273,24 +288,22 @@ fn marked(site: &Site, verdict: Disposition, condition: Rule) -> Rule {
     }
 }
 
-/// Clamps the MSS in SYN segments without RST, by the TUN device in either direction.
+/// Clamps the MSS in SYN segments without RST, by the TUN device or the kernel's own IPsec, in either direction.
 fn clamping(site: &Site, plan: &Plan) -> Vec<Rule> {
-    if site.tun().is_none() {
-        return Vec::new();
+    let mut ways = by_kernel::both_ways(plan);
+    if tun(site, plan).is_some() || plan.planes.by_kernel() {
+        let by = |way| by_tunnel(site, plan, way, false);
+        ways.extend(
+            [Field::InDevice, Field::OutDevice]
+                .into_iter()
+                .filter_map(by),
+        );
     }
-    let tunnel: Vec<_> = of_tunnel(site, plan).collect();
-    let devices = direction_devices(site, plan);
-    let onward = devices
-        .as_ref()
-        .map(|[_, onward]| (Field::InDevice, vec![&**onward]));
-    let ways = [
-        (Field::InDevice, tunnel.clone()),
-        (Field::OutDevice, tunnel),
-    ];
-    let rules = ways.into_iter().chain(onward).map(|(way, devices)| {
-        when()
-            .device(way, devices, false)
-            .protocols(&[TCP])
+    if let Some([_, onward]) = direction_devices(site, plan) {
+        ways.push(when().device(Field::InDevice, [&*onward], false));
+    }
+    let rules = ways.into_iter().map(|way| {
+        way.protocols(&[TCP])
             .bits(Field::TcpFlags, &[0x06], &[0x02], false)
             .and(Term::ClampSegments)
     });

@@ -19,7 +19,7 @@ use super::firewall::tables::Firewall;
 use super::netlink::Netlink;
 use super::nftables::TableFamily;
 use super::plan::{Family, Plan};
-use super::tables::{Exits, Tables, ignore_absent};
+use super::tables::{Tables, ignore_absent};
 use std::io;
 
 /// How messages name the drop rules after packet rings.
@@ -84,7 +84,7 @@ impl Installed {
         for rule in self.tables.rules(self.site.first_preference())? {
             self.tables.delete_rule(&rule).or_else(ignore_absent)?;
         }
-        let exits = self.exits()?;
+        let exits = self.tables.exits()?;
         for route in self.tables.routes(self.site.table(), &exits)? {
             self.tables
                 .delete_route(self.site.table(), &exits, &route)
@@ -238,8 +238,8 @@ impl<T: Tables> Installed<T> {
         barriers.try_for_each(|barrier| barrier.install(plan))
     }
 
-    /// Installs rules and routes. "Unreachable" routes are added before a rule leads to the table, and routes to the
-    /// TUN device after it.
+    /// Installs rules and routes. "Unreachable" routes are added before a rule leads to the table, and routes to
+    /// devices after it.
     fn lead(&mut self, plan: &Plan) -> io::Result<()> {
         self.put_routes(plan, false)?;
         self.put_rules(plan)?;
@@ -378,11 +378,6 @@ impl<T: Tables> Installed<T> {
             // A kernel that does not support such a table has none left from an earlier gateway.
             None => self.ring_bypass.remove().or(Ok(())),
         }
-    }
-
-    /// The TUN device and the gateway's further ones.
-    fn exits(&mut self) -> io::Result<Exits> {
-        self.tables.exits(self.site.tun(), &self.site.alias())
     }
 
     /// Whether routing rules of this gateway are present, from this or an earlier run.

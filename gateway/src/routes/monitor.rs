@@ -197,6 +197,8 @@ mod tests {
                 len: 24,
             },
             device: None,
+            next_hop: None,
+            source: None,
             mtu: None,
             whole: false,
             metric: 1024,

@@ -1,8 +1,12 @@
 //! What the kernel has to enforce, derived from the policies: data from which firewall, rules and routes are compiled.
 
 mod destinations;
+mod planes;
+mod way;
 
 pub(crate) use destinations::{Destination, Fit};
+pub(crate) use planes::Planes;
+pub(crate) use way::Way;
 
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
 use ipsec::sa::Mode;
@@ -38,11 +42,15 @@ pub(crate) struct Entry {
     pub whole: bool,
     /// The device of the peer whose traffic it is, if it is protected outbound traffic that has one.
     pub device: Option<Arc<str>>,
+    /// The way to the peer, if it is protected outbound traffic that the kernel's own IPsec carries.
+    pub via: Option<Way>,
 }
 
 /// Everything to enforce; each list is in the order in which policies are looked up.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Plan {
+    /// Who carries the protected traffic.
+    pub planes: Planes,
     /// The `out` policies.
     pub leaving: Vec<Entry>,
     /// The `in` policies.
@@ -124,6 +132,7 @@ impl Plan {
             mtu: mtu.filter(|_| verdict == Disposition::Protect),
             whole: is_transport(&policy.action) && policy.selector.source.address.is_ipv4(),
             device: policy.device.clone(),
+            via: None,
         };
         match policy.direction {
             Direction::Out => self.leaving.push(entry),
@@ -142,8 +151,8 @@ impl Plan {
         plan
     }
 
-    /// Whether another plan drops the same: they differ at most in the devices that routes lead to, and in the size of
-    /// packets that fit.
+    /// Whether another plan drops the same: they differ at most in where routes lead, and in the size of packets that
+    /// fit.
     pub(crate) fn drops_as(&self, other: &Self) -> bool {
         let same = |one: &[Entry], other: &[Entry]| {
             let mut both = one.iter().zip(other);
@@ -154,6 +163,7 @@ impl Plan {
                 })
         };
         let Self {
+            planes,
             leaving,
             arriving,
             passing,
@@ -165,7 +175,8 @@ impl Plan {
             exchanges_keys,
             devices,
         } = other;
-        same(&self.leaving, leaving)
+        self.planes == *planes
+            && same(&self.leaving, leaving)
             && same(&self.arriving, arriving)
             && same(&self.passing, passing)
             && self.has_direction_devices == *has_direction_devices

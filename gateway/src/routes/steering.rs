@@ -1,4 +1,5 @@
-//! The routing rules and routes that lead protected traffic, and only that, to the TUN device.
+//! The routing rules and routes that lead protected traffic, and only that, to the TUN device. Where the kernel's own
+//! IPsec carries it, routes lead to the peer instead: a packet needs a route before the kernel seals it.
 //!
 //! ```text
 //!   first        marked "outside"  ──► end of the block     the gateway's own outer packets, bypassed ones
@@ -66,6 +67,10 @@ pub(crate) struct Route {
     pub destination: Prefix,
     /// The device that it leads to; without one it is "unreachable".
     pub device: Option<Arc<str>>,
+    /// The router behind that device.
+    pub next_hop: Option<IpAddr>,
+    /// The source of packets that have none yet.
+    pub source: Option<IpAddr>,
     /// The largest packet that fits.
     pub mtu: Option<u32>,
     /// Larger packets are routed there too, and not fragmented; only TCP's MSS is limited to what fits.
@@ -184,42 +189,84 @@ pub(crate) fn routes(site: &Site, plan: &Plan) -> Vec<Route> {
     ]
     .into_iter()
     .filter(|(family, _)| plan.steers(*family))
-    .map(|(family, address)| Route {
-        family,
-        destination: Prefix { address, len: 0 },
-        device: None,
-        mtu: None,
-        whole: false,
-        metric: LAST_METRIC,
-    })
+    .map(|(family, address)| unreachable((family, address, 0), LAST_METRIC))
     .collect();
-    let Some(tun) = site.tun().map(Arc::<str>::from) else {
+    let Some(exit) = Exit::of(site, plan) else {
         return routes;
     };
     let destinations = plan.destinations().into_iter();
-    routes.extend(destinations.map(|destination| route_to(destination, &tun)));
+    routes.extend(destinations.map(|destination| exit.route_to(destination)));
     routes
 }
 
 /// The routes of `plan` that differ from those of `before`, a plan that drops the same.
 pub(crate) fn changed_routes(site: &Site, before: &Plan, plan: &Plan) -> Vec<Route> {
-    let Some(tun) = site.tun().map(Arc::<str>::from) else {
+    let Some(exit) = Exit::of(site, plan) else {
         return Vec::new();
     };
     let changed = plan.changed_destinations(before).into_iter();
     changed
-        .map(|destination| route_to(destination, &tun))
+        .map(|destination| exit.route_to(destination))
         .collect()
 }
 
-fn route_to(((family, address, len), fit): (Destination, Fit), tun: &Arc<str>) -> Route {
+/// The metric of routes to a destination.
+const METRIC: u32 = 1024;
+
+fn unreachable((family, address, len): Destination, metric: u32) -> Route {
     Route {
         family,
         destination: Prefix { address, len },
-        whole: fit.whole && fit.mtu.is_some(),
-        device: Some(fit.device.unwrap_or_else(|| Arc::clone(tun))),
-        mtu: fit.mtu,
-        metric: 1024,
+        device: None,
+        next_hop: None,
+        source: None,
+        mtu: None,
+        whole: false,
+        metric,
+    }
+}
+
+/// Where protected traffic leaves.
+struct Exit {
+    /// The TUN device, if there is one.
+    tun: Option<Arc<str>>,
+    by_kernel: bool,
+}
+
+impl Exit {
+    /// None for a gateway that forwards without a TUN device: nothing is routed.
+    fn of(site: &Site, plan: &Plan) -> Option<Self> {
+        let tun = site.tun().filter(|_| plan.planes.by_user());
+        let exit = Self {
+            tun: tun.map(Arc::from),
+            by_kernel: plan.planes.by_kernel(),
+        };
+        (exit.tun.is_some() || exit.by_kernel).then_some(exit)
+    }
+
+    /// A peer's own device comes first, then its way by the kernel's own IPsec, then the TUN device. Without any the
+    /// peer cannot be reached, and so cannot the destination.
+    fn route_to(&self, (destination, fit): (Destination, Fit)) -> Route {
+        let whole = fit.whole && fit.mtu.is_some();
+        let blank = unreachable(destination, METRIC);
+        if let Some(way) = fit.via.filter(|_| self.by_kernel && fit.device.is_none()) {
+            // The kernel knows itself how large a packet may be before it is sealed.
+            return Route {
+                device: Some(way.device),
+                next_hop: way.next_hop,
+                source: way.source,
+                ..blank
+            };
+        }
+        match fit.device.or_else(|| self.tun.clone()) {
+            Some(device) => Route {
+                device: Some(device),
+                mtu: fit.mtu,
+                whole,
+                ..blank
+            },
+            None => blank,
+        }
     }
 }
 

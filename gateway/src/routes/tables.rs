@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// The devices into which the gateway's routes may lead: name and index.
+/// The devices into which routes may lead: name and index.
 pub(crate) type Exits = BTreeMap<Arc<str>, u32>;
 
 /// Reads and writes the gateway's rules and routes.
 pub(crate) trait Tables {
-    /// The devices with this alias, and the one of this name: those that the gateway's routes may lead to.
-    fn exits(&mut self, tun: Option<&str>, alias: &str) -> io::Result<Exits>;
+    /// The host's devices.
+    fn exits(&mut self) -> io::Result<Exits>;
     /// The gateway's rules in the block of preferences that begins at `first`.
     fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>>;
     /// Adds a rule.
     fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
     /// Deletes a rule.
     fn delete_rule(&mut self, rule: &RoutingRule) -> io::Result<()>;
-    /// The gateway's routes in a table. Routes to other devices than `exits` are not the gateway's.
+    /// The gateway's routes in a table.
     fn routes(&mut self, table: u32, exits: &Exits) -> io::Result<Vec<Route>>;
     /// Adds a route to a table, or replaces the one with this destination and metric.
     fn put_route(&mut self, table: u32, exits: &Exits, route: &Route) -> io::Result<()>;
@@ -28,17 +28,11 @@ pub(crate) trait Tables {
 }
 
 impl Tables for Netlink {
-    fn exits(&mut self, tun: Option<&str>, alias: &str) -> io::Result<Exits> {
-        let others = self.links_called(alias)?.into_iter();
-        let mut exits: Exits = others
-            .map(|(name, index)| (Arc::from(name), index))
-            .collect();
-        if let Some(tun) = tun
-            && let Some(index) = self.link(tun)?
-        {
-            exits.insert(tun.into(), index);
-        }
-        Ok(exits)
+    fn exits(&mut self) -> io::Result<Exits> {
+        let devices = self.devices()?.into_iter();
+        Ok(devices
+            .map(|device| (Arc::from(device.name), device.index))
+            .collect())
     }
 
     fn rules(&mut self, first: u32) -> io::Result<Vec<RoutingRule>> {

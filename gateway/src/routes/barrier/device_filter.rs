@@ -24,7 +24,7 @@ use crate::routes::Site;
 use crate::routes::device_filter::compiler::programs;
 use crate::routes::device_filter::{Target, TooMany};
 use crate::routes::netlink::traffic_control::Spot;
-use crate::routes::plan::Plan;
+use crate::routes::plan::{Disposition, Entry, Plan, Planes};
 use faults::Refusal;
 use filtered_device::{FilteredDevice, filtered_device};
 use keeper::{HOOKS, Keeper, Programs};
@@ -103,7 +103,7 @@ impl DeviceFilters {
     }
 
     /// Devices that should have filters.
-    fn places(&mut self) -> io::Result<Vec<FilteredDevice>> {
+    fn places(&mut self, planes: Planes) -> io::Result<Vec<FilteredDevice>> {
         for index in self.news.take_gone() {
             self.keeper.forget(index);
             self.reached.remove(&index);
@@ -112,13 +112,13 @@ impl DeviceFilters {
         let devices = self.keeper.devices()?;
         let places = devices
             .iter()
-            .map(|device| filtered_device(&self.site, device));
+            .map(|device| filtered_device(&self.site, planes, device));
         Ok(places.flatten().collect())
     }
 
     /// Makes every device have the programs of `force` and no other filter of this gateway.
     fn put(&mut self, force: &mut Force) -> io::Result<()> {
-        let places = self.places()?;
+        let places = self.places(force.plan.planes)?;
         let mut added = Vec::new();
         let outcomes = self.add_all(&places, force, &mut added);
         let outcomes = outcomes.inspect_err(|_| self.keeper.undo(&added))?;
@@ -203,7 +203,7 @@ impl DeviceFilters {
     }
 
     fn reach(&mut self, force: &mut Force) -> io::Result<()> {
-        let mut places = self.places()?;
+        let mut places = self.places(force.plan.planes)?;
         self.leave(&places)?;
         places.retain(|place| !self.reached.contains_key(&place.index));
         let outcomes = if places.is_empty() {
@@ -219,7 +219,7 @@ impl DeviceFilters {
     }
 
     fn lost(&mut self, force: &mut Force) -> io::Result<Vec<String>> {
-        let places = self.places()?;
+        let places = self.places(force.plan.planes)?;
         let there = self.keeper.disciplines()?;
         let mut words = Vec::new();
         for place in places {
@@ -289,6 +289,14 @@ impl Barrier for DeviceFilters {
 
     fn faults(&mut self) -> Vec<String> {
         faults::described(self.unreached.values())
+    }
+
+    fn gaps(&self) -> Option<&'static str> {
+        let plan = &self.force.as_ref()?.plan;
+        let drops = |entry: &Entry| entry.verdict != Disposition::Bypass;
+        let arrives = plan.arriving.iter().chain(&plan.passing).any(drops);
+        (plan.planes.kernel_opens() && arrives)
+            .then_some("not for what arrives, which nftables and the kernel's XFRM policies judge")
     }
 
     fn dropped(&mut self) -> Option<(&'static str, u64)> {

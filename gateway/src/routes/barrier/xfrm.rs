@@ -10,6 +10,8 @@
 //! ```
 //!
 //! XFRM does not see what packet sockets send. Where it cannot enforce the plan, only the first barrier does.
+//!
+//! Where the kernel's own IPsec carries the traffic, its policies take the place of these.
 
 mod compiler;
 mod keeper;
@@ -92,18 +94,18 @@ impl XfrmPolicies {
         Ok(Devices { ours, others })
     }
 
+    /// Whether it has to stand: an earlier barrier leaves gaps, and no policies of the kernel's own IPsec are there.
+    fn is_due(&self) -> bool {
+        self.is_needed && !self.plan.as_ref().is_some_and(is_by_kernel)
+    }
+
     /// Makes the kernel have the policies that the plan in force requires, or none while this barrier is not needed.
     fn follow(&mut self) -> io::Result<()> {
+        let is_due = self.is_due();
         let Some(plan) = self.plan.take() else {
             return Ok(());
         };
-        let outcome = without_keys(|| {
-            if self.is_needed {
-                self.put(&plan)
-            } else {
-                self.rest()
-            }
-        });
+        let outcome = without_keys(|| if is_due { self.put(&plan) } else { self.rest() });
         self.is_torn = outcome.is_err();
         self.plan = Some(plan);
         outcome
@@ -172,7 +174,7 @@ impl XfrmPolicies {
     }
 
     fn stands(&self) -> bool {
-        self.is_needed && self.may_stand && self.plan.is_some() && self.keeper.is_ok()
+        self.is_due() && self.may_stand && self.plan.is_some() && self.keeper.is_ok()
     }
 
     fn lost(&mut self, plan: &Plan) -> io::Result<Vec<String>> {
@@ -221,6 +223,10 @@ fn absent(error: &io::Error) -> Absent {
     })
 }
 
+fn is_by_kernel(plan: &Plan) -> bool {
+    plan.planes.kernel_opens()
+}
+
 /// Whether `in` policies should block IPv6.
 fn arrives_in_ipv6(plan: &Plan) -> bool {
     plan.arriving
@@ -245,13 +251,13 @@ impl Barrier for XfrmPolicies {
     }
 
     fn rests(&self) -> bool {
-        !self.is_needed
+        !self.is_due()
     }
 
     fn install(&mut self, plan: &Plan) -> io::Result<()> {
         let before = self.plan.replace(plan.clone());
         // Also for the same plan: devices may have been added since.
-        let outcome = if self.is_needed || self.may_stand {
+        let outcome = if self.is_due() || self.may_stand {
             self.follow()
         } else {
             Ok(())
@@ -279,7 +285,7 @@ impl Barrier for XfrmPolicies {
     }
 
     fn reach_new(&mut self) -> io::Result<()> {
-        if self.is_needed == self.may_stand && !self.is_torn {
+        if self.is_due() == self.may_stand && !self.is_torn {
             Ok(())
         } else {
             self.follow()
@@ -287,7 +293,7 @@ impl Barrier for XfrmPolicies {
     }
 
     fn faults(&mut self) -> Vec<String> {
-        if !self.is_needed {
+        if !self.is_due() {
             return Vec::new();
         }
         if let Err(Absent(why)) = &self.keeper {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::routes::plan::Planes;
 use crate::routes::plan::tests::prefix;
 use proptest::prelude::*;
 
@@ -167,4 +168,29 @@ fn an_exception_for_a_port_stands_only_where_both_make_it() {
         narrower(prefix("10.0.0.0/8"), prefix("10.1.0.0/16")),
         Some(prefix("10.1.0.0/16"))
     );
+}
+
+#[test]
+fn while_planes_change_both_pass_and_what_arrives_is_judged_as_before() {
+    let by = |planes| Plan {
+        planes,
+        ..Plan::default()
+    };
+    let combined = |one, other| combined_plan(&by(one), &by(other)).planes;
+    let (user, kernel) = (Planes::User, Planes::Kernel);
+    let both = |kernel_opens| Planes::Both { kernel_opens };
+    for (one, other, expected) in [
+        (user, user, user),
+        (kernel, kernel, kernel),
+        (user, kernel, both(false)),
+        (kernel, user, both(true)),
+        (user, both(true), both(false)),
+        (both(true), kernel, both(true)),
+        (both(true), user, both(true)),
+        (kernel, both(true), both(true)),
+    ] {
+        assert_eq!(combined(one, other), expected, "{one:?} {other:?}");
+        assert!(expected.by_user() || one == kernel);
+    }
+    assert!(!by(user).drops_as(&by(kernel)));
 }

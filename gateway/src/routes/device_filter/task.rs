@@ -50,6 +50,9 @@ impl Task {
     pub(super) fn new(plan: &Plan, target: Target, family: Family) -> Self {
         let mut lists = match target.hook {
             FilterHook::Egress => vec![rules(&plan.leaving, family)],
+            // What the kernel has opened in tunnel mode arrives once more by the same device, and a filter does not see
+            // that it was protected.
+            FilterHook::Ingress if plan.planes.kernel_opens() => vec![Vec::new()],
             FilterHook::Ingress => {
                 vec![rules(&plan.arriving, family), rules(&plan.passing, family)]
             }

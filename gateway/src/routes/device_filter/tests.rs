@@ -8,7 +8,7 @@ use super::compiler::{MAX_INSTRUCTIONS_PER_PROGRAM, programs, programs_of};
 use super::task::Target;
 use super::{FilterHook, LinkKind};
 use crate::routes::plan::tests::{entry, prefix};
-use crate::routes::plan::{Disposition, Entry, Plan};
+use crate::routes::plan::{Disposition, Entry, Plan, Planes};
 use ipsec::policy::Upper;
 use machine::{Kernel, cost, drops};
 use packet::{Fragment, Packet};
@@ -102,8 +102,15 @@ fn plans() -> impl Strategy<Value = Plan> {
     let outer = proptest::collection::btree_set(pair, 0..6);
     let ports = prop_oneof![Just(vec![]), Just(vec![4500]), Just(vec![4500, 5000])];
     let fwd = proptest::option::of(entries());
-    (entries(), entries(), fwd, outer, ports, any::<bool>()).prop_map(
-        |(leaving, arriving, passing, outer, ports, exchanges_keys)| Plan {
+    let planes = prop_oneof![
+        4 => Just(Planes::User),
+        1 => Just(Planes::Kernel),
+        1 => any::<bool>().prop_map(|kernel_opens| Planes::Both { kernel_opens }),
+    ];
+    let others = (ports, any::<bool>(), planes);
+    (entries(), entries(), fwd, outer, others).prop_map(
+        |(leaving, arriving, passing, outer, (ports, exchanges_keys, planes))| Plan {
+            planes,
             leaving,
             passing: passing.unwrap_or_else(|| arriving.clone()),
             arriving,
@@ -474,4 +481,67 @@ fn a_gateway_that_forwards_delivers_what_it_has_opened_even_where_all_is_protect
     assert!(drops(&programs, &clear, LinkKind::Ethernet));
     assert!(!drops(&programs, &opened, LinkKind::Ethernet));
     assert_eq!(prefix("0.0.0.0/0"), plan.leaving[0].selector.source);
+}
+
+#[test]
+fn what_the_kernel_has_sealed_leaves_and_what_it_has_opened_arrives() {
+    let both = |source, destination| entry(source, destination, Upper::Any, Disposition::Protect);
+    let (here, there) = (address(false, 1), address(false, 2));
+    let plan = |planes| Plan {
+        planes,
+        leaving: vec![both("10.0.0.0/8", "10.0.0.0/8")],
+        arriving: vec![both("10.0.0.0/8", "10.0.0.0/8")],
+        passing: vec![both("10.0.0.0/8", "10.0.0.0/8")],
+        outer: [(here, there), (there, here)].into(),
+        udp_ports: [4500].into(),
+        ..Plan::default()
+    };
+    let dropped = |planes, hook, packet: &Packet| {
+        let programs = programs(&plan(planes), target(hook, LinkKind::Ethernet)).unwrap();
+        drops(&programs, packet, LinkKind::Ethernet)
+    };
+    let clear = Packet::udp(here, there);
+    let sealed = |protocol, mark| Packet {
+        protocol,
+        mark,
+        ports: (4500, 4500),
+        ..clear.clone()
+    };
+    // XFRM adds to the mark of the packet inside, which carries that of a packet for the tunnel.
+    let marks = [MARK, MARK | MARK << 1];
+    let states = [
+        (Planes::User, true),
+        (
+            Planes::Both {
+                kernel_opens: false,
+            },
+            true,
+        ),
+        (Planes::Both { kernel_opens: true }, false),
+        (Planes::Kernel, false),
+    ];
+    for (planes, judges_arriving) in states {
+        assert!(dropped(planes, FilterHook::Egress, &clear));
+        for protocol in [50, 51, 17] {
+            assert!(dropped(
+                planes,
+                FilterHook::Egress,
+                &sealed(protocol, MARK << 1)
+            ));
+            for mark in marks {
+                assert!(!dropped(
+                    planes,
+                    FilterHook::Egress,
+                    &sealed(protocol, mark)
+                ));
+            }
+            assert!(!dropped(planes, FilterHook::Ingress, &sealed(protocol, 0)));
+        }
+        let opened = Packet::udp(there, here);
+        assert_eq!(
+            dropped(planes, FilterHook::Ingress, &opened),
+            judges_arriving,
+            "{planes:?}"
+        );
+    }
 }

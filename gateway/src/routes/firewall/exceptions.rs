@@ -2,6 +2,7 @@
 //! link needs to work.
 
 use super::condition::{AH, ESP, UDP, when};
+use super::devices::ring;
 use crate::routes::Site;
 use crate::routes::nftables::rule::{Field, Rule};
 use crate::routes::plan::{Disposition, Entry, Family, IKE_PORTS, Plan, Senders, overlap};
@@ -14,7 +15,8 @@ const ICMP6: u8 = 58;
 
 /// The gateway's own outer packets. The mark alone is not enough, because any user of raw sockets may set it: they must
 /// be ESP, AH or UDP from one of the gateway's ports, between addresses of an SA, or IKE; and from a socket of the
-/// gateway's user.
+/// gateway's user. What the kernel's own IPsec has sealed bears the socket of the packet inside, or none, so its user is
+/// not asked for.
 pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -48,6 +50,16 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
             );
         }
     }
+    if !plan.planes.by_kernel() {
+        rules = sent_by(rules, plan);
+    }
+    rules.extend(sent_by(by_sockets(site, plan), plan));
+    rules.into_iter().map(Rule::accept).collect()
+}
+
+/// Other packets that only the gateway's own sockets send.
+fn by_sockets(site: &Site, plan: &Plan) -> Vec<Rule> {
+    let mut rules = Vec::new();
     if plan.exchanges_keys {
         // RFC 7296 2.23: IKE leaves from these two ports alone.
         let ports = IKE_PORTS.map(u16::to_be_bytes);
@@ -57,7 +69,7 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
             false,
         ));
     }
-    if let Some(device) = site.forward() {
+    if let Some(device) = ring(site, plan) {
         // Decrypted packets to a neighbour that is not resolved yet are sent to the inner hosts by a raw socket.
         rules.push(
             when()
@@ -65,18 +77,18 @@ pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
                 .device(Field::OutDevice, [device], false),
         );
     }
-    let rules = rules.into_iter().filter_map(|rule| sent_by(rule, plan));
-    rules.map(Rule::accept).collect()
+    rules
 }
 
 /// Checked last, because the kernel takes a lock to read a socket's user. None if no user sends.
-fn sent_by(rule: Rule, plan: &Plan) -> Option<Rule> {
+fn sent_by(rules: Vec<Rule>, plan: &Plan) -> Vec<Rule> {
     match &plan.senders {
-        Senders::Nobody => None,
-        Senders::Anybody => Some(rule),
+        Senders::Nobody => Vec::new(),
+        Senders::Anybody => rules,
         Senders::Users(users) => {
-            let users = users.iter().map(|user| user.to_ne_bytes());
-            Some(rule.any(Field::SocketUser, users, false))
+            let users: Vec<_> = users.iter().map(|user| user.to_ne_bytes()).collect();
+            let of_them = |rule: Rule| rule.any(Field::SocketUser, &users, false);
+            rules.into_iter().map(of_them).collect()
         }
     }
 }

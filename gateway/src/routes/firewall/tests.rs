@@ -6,6 +6,7 @@ use ipsec::policy::Upper;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+mod by_kernel;
 pub(crate) mod kernel;
 mod ring_bypass;
 

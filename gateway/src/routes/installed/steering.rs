@@ -22,7 +22,7 @@ impl<T: Tables> Installed<T> {
     fn lost_steering(&mut self, plan: &Plan) -> io::Result<Vec<String>> {
         let rules = self.tables.rules(self.site.first_preference())?;
         let lost_rules = lacking(&steering::rules(&self.site, plan), &rules).count();
-        let exits = self.exits()?;
+        let exits = self.tables.exits()?;
         let routes = self.tables.routes(self.site.table(), &exits)?;
         let lost_routes = lacking(&steering::routes(&self.site, plan), &routes).count();
         let table = self.site.table();
@@ -50,7 +50,7 @@ impl<T: Tables> Installed<T> {
     }
 
     pub(super) fn put_routes(&mut self, plan: &Plan, by_device: bool) -> io::Result<()> {
-        let exits = self.exits()?;
+        let exits = self.tables.exits()?;
         let present = self.tables.routes(self.site.table(), &exits)?;
         let wanted = steering::routes(&self.site, plan);
         for route in lacking(&wanted, &present).filter(|route| {
@@ -73,7 +73,7 @@ impl<T: Tables> Installed<T> {
         if changed.is_empty() {
             return Ok(());
         }
-        let exits = self.exits()?;
+        let exits = self.tables.exits()?;
         let leads_somewhere = |route: &&steering::Route| {
             let device = route.device.as_ref();
             device.is_none_or(|name| exits.contains_key(name))
@@ -86,7 +86,7 @@ impl<T: Tables> Installed<T> {
 
     /// Deletes routes that the plan does not need any more, after the rules that led to them.
     pub(super) fn drop_routes(&mut self, plan: &Plan) -> io::Result<()> {
-        let exits = self.exits()?;
+        let exits = self.tables.exits()?;
         let place = |route: &steering::Route| (route.destination, route.metric);
         let wanted: HashSet<_> = steering::routes(&self.site, plan)
             .iter()

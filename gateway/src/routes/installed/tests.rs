@@ -4,8 +4,9 @@
 use super::*;
 use crate::routes::DEFAULT_MARK;
 use crate::routes::plan::tests::entry;
-use crate::routes::plan::{Disposition, Entry};
+use crate::routes::plan::{Disposition, Entry, Planes, Way};
 use crate::routes::steering::{self, Route, RoutingRule};
+use crate::routes::tables::Exits;
 use ipsec::policy::Upper;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -89,8 +90,9 @@ impl Model {
 }
 
 impl Tables for Host {
-    fn exits(&mut self, tun: Option<&str>, _: &str) -> io::Result<Exits> {
-        Ok(tun.map(|tun| (tun.into(), 7)).into_iter().collect())
+    fn exits(&mut self) -> io::Result<Exits> {
+        let devices = [("esp0", 7), ("eth0", 2)];
+        Ok(devices.map(|(name, index)| (name.into(), index)).into())
     }
     fn rules(&mut self, _: u32) -> io::Result<Vec<RoutingRule>> {
         Ok(self.model().rules.clone())
@@ -226,7 +228,27 @@ fn changes() -> Vec<(Plan, Plan)> {
     let pairs = lists
         .iter()
         .flat_map(|old| lists.iter().map(move |new| (plan(old), plan(new))));
-    pairs.filter(|(old, new)| old != new).collect()
+    let by_user = pairs.filter(|(old, new)| old != new);
+    let between = lists.iter().flat_map(|list| {
+        let (user, kernel) = (plan(list), by_kernel(plan(list)));
+        [(user.clone(), kernel.clone()), (kernel, user)]
+    });
+    by_user
+        .chain(between.filter(|(old, _)| !old.leaving.is_empty()))
+        .collect()
+}
+
+/// The same by the kernel's own IPsec, with a way to one of two peers.
+fn by_kernel(mut plan: Plan) -> Plan {
+    plan.planes = Planes::Kernel;
+    for entry in plan.leaving.iter_mut().step_by(2) {
+        entry.via = Some(Way {
+            device: "eth0".into(),
+            next_hop: None,
+            source: None,
+        });
+    }
+    plan
 }
 
 /// A host on which `old` is in force.

@@ -46,6 +46,12 @@ const NO_WAY: [Errno; 5] = [
     Errno::AGAIN,
 ];
 
+/// Whether an error means that there is no way to a destination.
+pub(super) fn has_no_way(error: &io::Error) -> bool {
+    let numbers = NO_WAY.map(|errno| Some(errno.raw_os_error()));
+    numbers.contains(&error.raw_os_error())
+}
+
 /// The qdiscs that the kernel sets by default. Any other was configured to shape or delay traffic.
 const DEFAULT_QUEUES: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "mq", "fq_codel", "fq"];
 
@@ -181,7 +187,7 @@ impl Netlink {
 }
 
 /// The request for the route of marked packets between two addresses.
-fn request(source: IpAddr, destination: IpAddr, mark: u32) -> RouteMessage {
+pub(super) fn request(source: IpAddr, destination: IpAddr, mark: u32) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(destination);
     message.header.destination_prefix_length = bits(destination);
@@ -290,9 +296,7 @@ impl NextHops for KernelNextHops {
             Ok(kind) => kind.is_some_and(|kind| ours.contains(&kind)),
             // There is no route: the raw socket gets the same error. After any other error the destination may be this
             // host, so the packet is dropped.
-            Err(error) => !NO_WAY
-                .map(|errno| Some(errno.raw_os_error()))
-                .contains(&error.raw_os_error()),
+            Err(error) => !has_no_way(&error),
         }
     }
 }

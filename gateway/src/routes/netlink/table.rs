@@ -7,7 +7,8 @@ use super::{FAMILIES, Netlink, absent_is_empty, any, family, metrics_mtu};
 use ipsec::policy::Prefix;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
+    RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::io;
@@ -15,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 impl Netlink {
-    /// The gateway's routes in a table. Those to other devices than `exits` are not its own.
+    /// The gateway's routes in a table, each to one of the host's devices or to none.
     pub(crate) fn routes(&mut self, table: u32, exits: &Exits) -> io::Result<Vec<Route>> {
         let mut routes = Vec::new();
         for family in FAMILIES {
@@ -101,12 +102,23 @@ pub(super) fn write_route(table: u32, exits: &Exits, route: &Route) -> RouteMess
     }
     if let Some(device) = &route.device {
         message.header.kind = RouteType::Unicast;
-        message.header.scope = match route.family {
-            Family::V4 => RouteScope::Link,
-            Family::V6 => RouteScope::Universe,
+        message.header.scope = match (route.family, route.next_hop) {
+            (Family::V4, None) => RouteScope::Link,
+            _ => RouteScope::Universe,
         };
         let index = exits.get(device).copied();
         message.attributes.extend(index.map(RouteAttribute::Oif));
+        if let Some(router) = route.next_hop {
+            // The kernel would look up the router itself by the gateway's own rules and table.
+            message.header.flags |= RouteFlags::Onlink;
+            message
+                .attributes
+                .push(router_attribute(route.family, router));
+        }
+        let source = route.source.map(RouteAddress::from);
+        message
+            .attributes
+            .extend(source.map(RouteAttribute::PrefSource));
     } else {
         message.header.kind = RouteType::Unreachable;
     }
@@ -118,7 +130,24 @@ pub(super) fn write_route(table: u32, exits: &Exits, route: &Route) -> RouteMess
     message
 }
 
-/// Parses a route; none if it is not the gateway's, in this table and by its device.
+/// RFC 8950: an IPv4 route may lead to a router by its IPv6 address.
+fn router_attribute(family: Family, router: IpAddr) -> RouteAttribute {
+    match (family, router) {
+        (Family::V4, IpAddr::V6(router)) => RouteAttribute::Via(RouteVia::Inet6(router)),
+        _ => RouteAttribute::Gateway(router.into()),
+    }
+}
+
+/// The address in an attribute.
+pub(super) fn address_of(attribute: &RouteAddress) -> Option<IpAddr> {
+    match attribute {
+        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
+        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
+        _ => None,
+    }
+}
+
+/// Parses a route; none if it is not the gateway's, in this table and by one of these devices.
 pub(super) fn read_route(message: &RouteMessage, table: u32, exits: &Exits) -> Option<Route> {
     let family = match message.header.address_family {
         AddressFamily::Inet => Family::V4,
@@ -131,6 +160,8 @@ pub(super) fn read_route(message: &RouteMessage, table: u32, exits: &Exits) -> O
             len: message.header.destination_prefix_length,
         },
         device: None,
+        next_hop: None,
+        source: None,
         mtu: metrics_mtu(&message.attributes),
         whole: false,
         metric: 0,
@@ -149,12 +180,14 @@ pub(super) fn read_route(message: &RouteMessage, table: u32, exits: &Exits) -> O
                     }
                 }
             }
-            RouteAttribute::Destination(RouteAddress::Inet(address)) => {
-                route.destination.address = IpAddr::V4(*address);
+            RouteAttribute::Destination(address) => {
+                if let Some(address) = address_of(address) {
+                    route.destination.address = address;
+                }
             }
-            RouteAttribute::Destination(RouteAddress::Inet6(address)) => {
-                route.destination.address = IpAddr::V6(*address);
-            }
+            RouteAttribute::Gateway(router) => route.next_hop = address_of(router),
+            RouteAttribute::Via(RouteVia::Inet6(router)) => route.next_hop = Some((*router).into()),
+            RouteAttribute::PrefSource(address) => route.source = address_of(address),
             _ => {}
         }
     }

@@ -53,6 +53,10 @@ const SECOND_REGISTER: u32 = 2;
 /// NFT_OBJECT_COUNTER.
 pub(super) const COUNTER: u32 = 1;
 
+/// NFT_RT_TCPMSS and NFT_RT_XFRM.
+const RT_TCPMSS: u32 = 3;
+const RT_XFRM: u32 = 4;
+
 /// IPPROTO_FRAGMENT, and the TCP option of the maximum segment size.
 const FRAGMENT_HEADER: u8 = 44;
 const MAXSEG: u8 = 2;
@@ -189,6 +193,7 @@ impl Expressions {
             });
         }
         match field {
+            Field::Sealed => self.load_route(RT_XFRM),
             Field::FragmentNextHeader => self.load_fragment_header(0, 1),
             Field::FragmentOffset => self.load_fragment_header(2, 2),
             // NFT_FIB_RESULT_ADDRTYPE of NFTA_FIB_F_DADDR.
@@ -216,6 +221,12 @@ impl Expressions {
         self.push("payload", |data| {
             data.put_u32(1, register).put_u32(2, base);
             data.put_u32(3, offset).put_u32(4, len);
+        });
+    }
+
+    fn load_route(&mut self, key: u32) {
+        self.push("rt", |data| {
+            data.put_u32(1, REGISTER).put_u32(2, key);
         });
     }
 
@@ -258,9 +269,7 @@ impl Expressions {
 
     /// `rt mtu` is the smaller limit of both directions' routes, and the kernel never raises a segment size.
     fn clamp(&mut self) {
-        self.push("rt", |data| {
-            data.put_u32(1, REGISTER).put_u32(2, 3);
-        });
+        self.load_route(RT_TCPMSS);
         // Two bytes, from host to network byte order.
         self.push("byteorder", |data| {
             data.put_u32(1, REGISTER).put_u32(2, REGISTER);
@@ -325,6 +334,8 @@ fn meta_key(field: Field) -> Option<u32> {
         Field::Family => 15,
         Field::Protocol => 16,
         Field::FrameKind => 19,
+        // NFT_META_SECPATH.
+        Field::Opened => 25,
         _ => return None,
     })
 }

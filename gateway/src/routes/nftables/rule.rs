@@ -73,6 +73,10 @@ pub(crate) enum Field {
     Mark,
     /// The user who opened the sending socket; packets without a socket have none.
     SocketUser,
+    /// 1 if the kernel's own IPsec has opened the packet, otherwise 0.
+    Opened,
+    /// 1 if the kernel's own IPsec is about to seal the packet, otherwise 0.
+    Sealed,
     /// IPv4 or IPv6.
     Family,
     /// The protocol after the IP headers.
@@ -167,6 +171,12 @@ impl Rule {
     pub(crate) fn marked(self, mark: u32) -> Self {
         let mark = mark.to_ne_bytes();
         self.bits(Field::Mark, &mark, &mark, false)
+    }
+
+    /// The kernel's own IPsec has opened the packet ([`Field::Opened`]), or is about to seal it ([`Field::Sealed`]); or
+    /// it has not.
+    pub(crate) fn ipsec(self, field: Field, exists: bool) -> Self {
+        self.is(field, [exists.into()])
     }
 
     /// The packet is of this family.

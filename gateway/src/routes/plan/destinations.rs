@@ -1,6 +1,6 @@
 //! Where the gateway's routes lead: the destinations of protected traffic, and how large packets to each may be.
 
-use super::{Disposition, Entry, Family, Plan, masked};
+use super::{Disposition, Entry, Family, Plan, Way, masked};
 use ipsec::policy::Prefix;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,24 +18,29 @@ pub(crate) struct Fit {
     pub whole: bool,
     /// The device into which the destination's own policies lead, if they agree.
     pub device: Option<Arc<str>>,
+    /// The way to a peer, of the first of the destination's own policies that has one.
+    pub via: Option<Way>,
 }
 
 impl Fit {
-    /// The limit that satisfies both; the device stays.
+    /// The limit that satisfies both; device and way stay.
     fn and(self, other: &Self) -> Self {
         Self {
             mtu: self.mtu.into_iter().chain(other.mtu).min(),
             whole: self.whole && other.whole,
-            device: self.device,
+            ..self
         }
     }
 
     /// Of two policies for one destination. Without a common device the gateway's first one takes their traffic: the
-    /// policies decide where it leaves.
+    /// policies decide where it leaves. The kernel looks up a tunnel's outer packets by themselves, so that either way
+    /// does.
     fn beside(self, other: Self) -> Self {
         let device = self.device.clone().filter(|_| self.device == other.device);
+        let via = self.via.clone().or_else(|| other.via.clone());
         Self {
             device,
+            via,
             ..self.and(&other)
         }
     }
@@ -104,6 +109,7 @@ impl OwnFits {
                 mtu: entry.mtu,
                 whole: entry.whole,
                 device: entry.device.clone(),
+                via: entry.via.clone(),
             };
             fits.entry(destination)
                 .and_modify(|before| *before = before.clone().beside(fit.clone()))

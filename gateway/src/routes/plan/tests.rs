@@ -28,6 +28,7 @@ pub fn entry(source: &str, destination: &str, upper: Upper, verdict: Disposition
         mtu: None,
         whole: false,
         device: None,
+        via: None,
     }
 }
 
@@ -121,7 +122,7 @@ fn limits_are_shared_by_all_that_overlap_and_by_no_others() {
             let fit = Fit {
                 mtu: sharing().filter_map(|(_, mtu)| mtu).min(),
                 whole: sharing().all(|(_, mtu)| mtu != Some(1500)),
-                device: None,
+                ..Fit::default()
             };
             let key = (Family::of(wanted.address), wanted.address, wanted.len);
             assert_eq!(found[&key], fit, "{destination} among {some:#b}");

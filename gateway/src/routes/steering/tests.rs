@@ -1,6 +1,7 @@
 use super::*;
 use crate::routes::DEFAULT_MARK;
 use crate::routes::plan::tests::entry;
+use crate::routes::plan::{Planes, Way};
 
 fn site() -> Site {
     Site::new("esp0", None, DEFAULT_MARK).unwrap()
@@ -198,4 +199,108 @@ fn a_destination_of_two_peers_leads_to_the_first_device_where_policies_tell_them
     ]);
     let wanted = [("10.2.0.0/16".to_owned(), "esp0".to_owned())];
     assert_eq!(devices_of(&plan), wanted);
+}
+
+fn led(source: &str, destination: &str, router: Option<&str>) -> Entry {
+    Entry {
+        via: Some(Way {
+            device: "eth0".into(),
+            next_hop: router.map(|router| router.parse().unwrap()),
+            source: Some("10.1.0.1".parse().unwrap()),
+        }),
+        mtu: Some(1400),
+        ..to_device(source, destination, None)
+    }
+}
+
+/// `"10.2.0.0/24 via 192.0.2.254 dev eth0 src 10.1.0.1"`.
+fn written(route: &Route) -> String {
+    let mut text = format!("{}/{}", route.destination.address, route.destination.len);
+    let mut add = |word: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text += &format!(" {word} {value}");
+        }
+    };
+    add("via", route.next_hop.map(|router| router.to_string()));
+    add(
+        "dev",
+        route.device.as_ref().map(|device| device.to_string()),
+    );
+    add("src", route.source.map(|source| source.to_string()));
+    add("mtu", route.mtu.map(|mtu| mtu.to_string()));
+    text
+}
+
+#[test]
+fn by_the_kernel_routes_lead_to_peers_and_without_a_way_nowhere() {
+    let leaving = vec![
+        led("10.1.0.0/24", "10.2.0.0/24", Some("192.0.2.254")),
+        led("10.1.0.0/24", "10.3.0.0/24", None),
+        to_device("10.1.0.0/24", "10.4.0.0/24", None),
+        to_device("10.1.0.0/24", "10.5.0.0/24", Some("ike-a")),
+        // The first way of two policies for one destination.
+        to_device("10.7.0.0/24", "10.6.0.0/24", None),
+        led("10.1.0.0/24", "10.6.0.0/24", Some("192.0.2.254")),
+        led("10.7.0.0/24", "10.6.0.0/24", Some("192.0.2.253")),
+    ];
+    let by = |planes| Plan {
+        planes,
+        ..plan(leaving.clone())
+    };
+    let all = |planes| -> Vec<_> { routes(&site(), &by(planes)).iter().map(written).collect() };
+    let kernel = [
+        "0.0.0.0/0",
+        "10.2.0.0/24 via 192.0.2.254 dev eth0 src 10.1.0.1",
+        "10.3.0.0/24 dev eth0 src 10.1.0.1",
+        "10.4.0.0/24",
+        "10.5.0.0/24 dev ike-a",
+        "10.6.0.0/24 via 192.0.2.254 dev eth0 src 10.1.0.1",
+    ];
+    assert_eq!(all(Planes::Kernel), kernel);
+    let moving = Planes::Both { kernel_opens: true };
+    let both = kernel.map(|route| match route {
+        "10.4.0.0/24" => "10.4.0.0/24 dev esp0",
+        other => other,
+    });
+    assert_eq!(all(moving), both);
+    let user = [
+        "0.0.0.0/0",
+        "10.2.0.0/24 dev esp0 mtu 1400",
+        "10.3.0.0/24 dev esp0 mtu 1400",
+        "10.4.0.0/24 dev esp0",
+        "10.5.0.0/24 dev ike-a",
+        "10.6.0.0/24 dev esp0 mtu 1400",
+    ];
+    assert_eq!(all(Planes::User), user);
+    // Rules do not depend on who carries the traffic.
+    assert_eq!(
+        rules(&site(), &by(Planes::Kernel)),
+        rules(&site(), &by(Planes::User))
+    );
+}
+
+#[test]
+fn a_way_that_changes_or_goes_changes_its_route_alone() {
+    let kernel = |leaving| Plan {
+        planes: Planes::Kernel,
+        ..plan(leaving)
+    };
+    let stays = led("10.1.0.0/24", "10.3.0.0/24", Some("192.0.2.254"));
+    let before = kernel(vec![
+        led("10.1.0.0/24", "10.2.0.0/24", Some("192.0.2.254")),
+        stays.clone(),
+    ]);
+    for (now, expected) in [
+        (
+            led("10.1.0.0/24", "10.2.0.0/24", Some("192.0.2.253")),
+            "10.2.0.0/24 via 192.0.2.253 dev eth0 src 10.1.0.1",
+        ),
+        (to_device("10.1.0.0/24", "10.2.0.0/24", None), "10.2.0.0/24"),
+    ] {
+        let after = kernel(vec![now, stays.clone()]);
+        assert!(before.drops_as(&after));
+        let changed = changed_routes(&site(), &before, &after);
+        let changed: Vec<_> = changed.iter().map(written).collect();
+        assert_eq!(changed, [expected]);
+    }
 }

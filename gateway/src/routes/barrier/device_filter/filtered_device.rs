@@ -3,6 +3,7 @@
 use crate::routes::Site;
 use crate::routes::device_filter::LinkKind;
 use crate::routes::netlink::traffic_control::{Device, Filter};
+use crate::routes::plan::Planes;
 use crate::routes::steering::OWNER;
 
 /// Runs before most filters of other programs, after those of preference 1 to 6.
@@ -26,11 +27,17 @@ pub(super) struct FilteredDevice {
     pub is_bridged: bool,
 }
 
-/// None for the gateway's own devices, which carry the tunnel's inner packets, and for the loopback device.
-pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDevice> {
-    let is_ours = site.tun() == Some(&device.name)
-        || site.tun().is_some() && site.direction_devices().contains(&device.name)
-        || device.alias == site.alias();
+/// None for the gateway's own devices, which carry the tunnel's inner packets, and for the loopback device. Without a
+/// TUN device the gateway's own are known by their alias alone.
+pub(super) fn filtered_device(
+    site: &Site,
+    planes: Planes,
+    device: &Device,
+) -> Option<FilteredDevice> {
+    let has_name =
+        || site.tun() == Some(&device.name) || site.direction_devices().contains(&device.name);
+    let has_tun = site.tun().is_some() && planes.by_user();
+    let is_ours = has_tun && has_name() || device.alias == site.alias();
     if is_ours || device.hardware == ARPHRD_LOOPBACK {
         return None;
     }
@@ -41,7 +48,7 @@ pub(super) fn filtered_device(site: &Site, device: &Device) -> Option<FilteredDe
             ARPHRD_ETHER => LinkKind::Ethernet,
             _ => LinkKind::Other,
         },
-        delivers: site.forward() == Some(&device.name),
+        delivers: site.forward() == Some(&device.name) && planes.by_user(),
         is_bridged: device.is_bridged,
     })
 }
@@ -105,7 +112,7 @@ mod tests {
             ("lo", "", ARPHRD_LOOPBACK),
         ] {
             assert_eq!(
-                filtered_device(&site, &device(name, alias, hardware)),
+                filtered_device(&site, Planes::User, &device(name, alias, hardware)),
                 None,
                 "{name}"
             );
@@ -115,12 +122,23 @@ mod tests {
             ("esp1", "", 65_534, LinkKind::Other),
             ("tun9", "esplanade esp1", 65_534, LinkKind::Other),
         ] {
-            let place = filtered_device(&site, &device(name, alias, hardware)).unwrap();
+            let place =
+                filtered_device(&site, Planes::User, &device(name, alias, hardware)).unwrap();
             assert_eq!((place.link, place.delivers), (link, false), "{name}");
+        }
+        // Without a TUN device, one of that name is another program's.
+        for (name, alias, is_filtered) in [
+            ("esp0", "", true),
+            ("esp0-in", "", true),
+            ("branch7", "esplanade esp0", false),
+        ] {
+            let device = device(name, alias, 65_534);
+            let found = filtered_device(&site, Planes::Kernel, &device);
+            assert_eq!(found.is_some(), is_filtered, "{name}");
         }
         let site = Site::forwarding("eth1", None, DEFAULT_MARK).unwrap();
         assert!(
-            filtered_device(&site, &device("eth1", "", 1))
+            filtered_device(&site, Planes::User, &device("eth1", "", 1))
                 .unwrap()
                 .delivers
         );

@@ -3,12 +3,23 @@
 use super::super::task::Target;
 use super::super::{FilterHook, LinkKind};
 use super::packet::{Fragment, Packet};
-use crate::routes::plan::{Disposition, Entry, Plan};
+use crate::routes::plan::{Disposition, Entry, Plan, Planes};
 use ipsec::policy::Upper;
 use std::net::IpAddr;
 
 /// Whether the packet is dropped at a device.
 pub fn reads_drop(plan: &Plan, target: Target, packet: &Packet) -> bool {
+    if target.hook == FilterHook::Ingress
+        && !matches!(
+            plan.planes,
+            Planes::User
+                | Planes::Both {
+                    kernel_opens: false
+                }
+        )
+    {
+        return false;
+    }
     let lists = match target.hook {
         FilterHook::Egress => vec![&plan.leaving],
         FilterHook::Ingress => vec![&plan.arriving, &plan.passing],

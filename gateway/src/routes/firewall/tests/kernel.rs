@@ -128,7 +128,7 @@ fn ports_apart(term: Value) -> Vec<Value> {
     ports.map(one).to_vec()
 }
 
-fn firewall(site: &Site) -> Firewall {
+pub(crate) fn firewall(site: &Site) -> Firewall {
     Firewall::new(TableFamily::Inet, site.firewall_table())
 }
 
@@ -258,6 +258,16 @@ fn netlink_makes_the_rules_that_nft_makes_of_their_text() {
             (include_str!("../expected/one-port.nft"), site(), one_port),
             (include_str!("../expected/no-port.nft"), site(), no_port),
             (include_str!("../expected/many.nft"), site(), many()),
+            (
+                include_str!("../expected/by-kernel.nft"),
+                site(),
+                by_kernel::plan(),
+            ),
+            (
+                include_str!("../expected/both-planes.nft"),
+                site(),
+                by_kernel::moving(),
+            ),
             (
                 include_str!("../expected/nothing.nft"),
                 site(),
