@@ -89,7 +89,8 @@ fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<R
 
 /// Runs before source NAT (100), after everything else that may change an address or mark.
 fn leaving(site: &Site, plan: &Plan) -> Chain {
-    let mut rules = unmatched(&plan.leaving, drops);
+    let mut rules = by_kernel::redirects(plan);
+    rules.extend(unmatched(&plan.leaving, drops));
     rules.push(
         when()
             .device(Field::OutDevice, inside(site, plan), false)
@@ -217,8 +218,8 @@ fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
 /// chain sets a mark, so that the kernel looks them up again and routes the packet into the tunnel. Bypassed traffic
 /// that a coarser rule led into the tunnel is routed out of it in the same way.
 ///
-/// The kernel's own IPsec looks up its policies after the source was chosen, wherever the packet is routed to: only into
-/// the device of a peer it has to be routed.
+/// The kernel's own IPsec looks up its policies after the source was chosen, wherever the packet is routed to. So only
+/// what a peer's device takes has to be routed there.
 fn rerouting(site: &Site, plan: &Plan) -> Chain {
     let mut rules = unmatched(&plan.leaving, |_| true);
     rules.extend([

@@ -2,7 +2,7 @@
 //! that the kernel has opened, and those that it is about to seal, are distinguished from others.
 //!
 //! ```text
-//!   leaving      a packet that the kernel is about to seal: marked "inside", pass
+//!   leaving      a redirect -> drop; a packet that the kernel is about to seal: marked "inside", pass
 //!   translated   after source NAT: marked "inside" and not about to be sealed any more -> drop
 //!   arriving     a packet that the kernel has opened: pass; its XFRM policies have checked by which association
 //!   passing      the same
@@ -13,13 +13,29 @@
 
 use super::condition::when;
 use super::devices::by_tunnel;
+use super::exceptions::{ICMP, ICMP6};
 use crate::routes::Site;
 use crate::routes::nftables::rule::{Field, Rule, Term};
 use crate::routes::nftables::{Chain, Hook};
-use crate::routes::plan::Plan;
+use crate::routes::plan::{Family, Plan};
 
 /// Source NAT has 100.
 const BEHIND_SOURCE_NAT: i32 = 150;
+
+/// Where hosts and router are on the same link, the kernel tells a host to send to the router itself what it seals for
+/// that host: the host would send it in clear, past this one.
+pub(super) fn redirects(plan: &Plan) -> Vec<Rule> {
+    if !plan.planes.by_kernel() {
+        return Vec::new();
+    }
+    let kinds = [(Family::V4, ICMP, 5), (Family::V6, ICMP6, 137)];
+    kinds
+        .map(|(family, number, kind)| {
+            let message = when().family(family).protocols(&[number]);
+            message.is(Field::IcmpType, [kind]).drop()
+        })
+        .into()
+}
 
 /// Passes what the kernel is about to seal. The mark shows [`translated`] that it was.
 pub(super) fn sealed(site: &Site, plan: &Plan) -> Option<Rule> {

@@ -9,14 +9,14 @@ use crate::routes::plan::{Disposition, Entry, Family, IKE_PORTS, Plan, Senders, 
 use ipsec::policy::Prefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const ICMP: u8 = 1;
+pub(super) const ICMP: u8 = 1;
 const IGMP: u8 = 2;
-const ICMP6: u8 = 58;
+pub(super) const ICMP6: u8 = 58;
 
 /// The gateway's own outer packets. The mark alone is not enough, because any user of raw sockets may set it: they must
 /// be ESP, AH or UDP from one of the gateway's ports, between addresses of an SA, or IKE; and from a socket of the
-/// gateway's user. What the kernel's own IPsec has sealed bears the socket of the packet inside, or none, so its user is
-/// not asked for.
+/// gateway's user. What the kernel's own IPsec has sealed bears the socket of the packet inside, or none, so its user
+/// is not asked for.
 pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
     for family in [Family::V4, Family::V6] {

@@ -144,11 +144,13 @@ mod tests {
     fn the_way_is_the_kernels_for_marked_packets_between_the_outer_addresses() {
         fn every_way() {
             for words in [
-                "link add wan type dummy",
-                "link add lan type dummy",
+                "link add wan type veth peer name far-wan",
+                "link add lan type veth peer name far-lan",
                 "link set lo up",
                 "link set wan up",
                 "link set lan up",
+                "link set far-wan up",
+                "link set far-lan up",
                 "address add 192.0.2.1/24 dev wan",
                 "address add 10.1.0.1/24 dev lan",
                 "-6 address add 2001:db8::1/64 dev wan nodad",

@@ -121,23 +121,23 @@ impl Wire {
 
     /// Whether a datagram to 10.2.0.5 leaves by `eth0` in clear.
     fn lets_out(&self) -> bool {
-        let sent = || said(&["cat", "/proc/thread-self/net/dev"], "");
-        let before = count_of("eth0", &sent());
+        let before = sent_by("eth0");
         let taken = self.sender.send_to(b"clear", "10.2.0.5:9").is_ok();
-        let has_left = count_of("eth0", &sent()) > before;
+        let has_left = sent_by("eth0") > before;
         assert!(taken || !has_left);
         has_left
     }
 
     /// Whether a datagram of 10.2.0.5 that comes in clear by `eth0` is delivered.
     fn lets_in(&self) -> bool {
-        send_frame("far", &datagram());
+        send_frame("far", &datagram([10, 2, 0, 5], [10, 1, 0, 1]));
         self.receiver.recv(&mut [0; 64]).is_ok()
     }
 }
 
 /// Packets that a device has sent.
-fn count_of(device: &str, table: &str) -> u64 {
+fn sent_by(device: &str) -> u64 {
+    let table = said(&["cat", "/proc/thread-self/net/dev"], "");
     let line = table.lines().find_map(|line| {
         let (name, counts) = line.split_once(':')?;
         (name.trim() == device).then_some(counts)
@@ -146,10 +146,10 @@ fn count_of(device: &str, table: &str) -> u64 {
     counts[9].parse().unwrap()
 }
 
-/// A frame from 10.2.0.5 to UDP port 7000 of 10.1.0.1.
-fn datagram() -> Vec<u8> {
+/// A frame to UDP port 7000.
+fn datagram(source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 33, 0, 1, 0x40, 0, 64, 17, 0, 0];
-    ip.extend([10, 2, 0, 5, 10, 1, 0, 1]);
+    ip.extend([source, destination].concat());
     let words = ip
         .chunks(2)
         .map(|two| u32::from(two[0]) << 8 | u32::from(two[1]));
@@ -323,4 +323,45 @@ fn set_mark(socket: &UdpSocket, mark: u32) {
         )
     };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn no_host_of_the_same_link_is_told_to_send_past_this_one() {
+    isolated(|| {
+        in_a_namespace(|| {
+            let _wire = Wire::new();
+            said(&["sysctl", "-qw", "net.ipv4.ip_forward=1"], "");
+            let neighbours = [
+                ("10.1.0.7", "02:00:00:00:00:07"),
+                ("10.1.0.8", "02:00:00:00:00:08"),
+            ];
+            for (host, lladdr) in neighbours {
+                said(
+                    &[
+                        "ip",
+                        "neighbour",
+                        "add",
+                        host,
+                        "lladdr",
+                        lladdr,
+                        "dev",
+                        "eth0",
+                    ],
+                    "",
+                );
+            }
+            // The kernel limits the rate of redirects to each host.
+            let forwarded = |host| {
+                let before = sent_by("eth0");
+                send_frame("far", &datagram([10, 1, 0, host], [10, 2, 0, 5]));
+                sent_by("eth0") - before
+            };
+            assert_eq!(forwarded(7), 2, "the datagram and a redirect");
+            let mut installed = Installed::new(site()).unwrap();
+            installed.enforce(led()).unwrap();
+            // What the far device sends comes from another host, where it would be in a namespace of its own.
+            said(&["tc", "qdisc", "delete", "dev", "far", "clsact"], "");
+            assert_eq!(forwarded(8), 0);
+        });
+    });
 }
