@@ -95,10 +95,11 @@ fn keys(question: &Value) -> Value {
     let prf = function(question);
     let first = IkeKeys::initial(prf, ike, &shared, nonces, spis).expect("a suite");
     let second = first
+        .d
         .rekeyed(prf, ike, &newer, nonces, spis)
         .expect("a suite");
     let children = [None, Some(newer.as_slice())].map(|shared| {
-        let keys = first.child(child, shared, nonces).expect("a suite");
+        let keys = first.d.child(child, shared, nonces).expect("a suite");
         json!([of_suite(&keys.initiator), of_suite(&keys.responder)])
     });
     json!({"ike": of_ike(&first), "rekeyed": of_ike(&second), "children": children})

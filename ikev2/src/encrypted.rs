@@ -23,8 +23,9 @@ const GENERIC_HEADER_LEN: usize = payload::GENERIC_HEADER_LEN;
 const FRAGMENT_HEAD_LEN: usize = 4;
 const MAX_BLOCK_LEN: usize = 16;
 
-/// SK_e and SK_a of one direction, expanded. Zeroed when dropped, never printed.
-pub struct MessageKey(Key);
+/// SK_e and SK_a of one direction. Expanded for each message: that costs less than a microsecond, and of thousands of
+/// IKE SAs few have a message at any time. Zeroed when dropped, never printed.
+pub struct MessageKey(Suite);
 
 /// Why algorithms and keys cannot protect IKE messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,22 +53,21 @@ impl fmt::Display for UnfitKey {
 impl std::error::Error for UnfitKey {}
 
 impl MessageKey {
-    /// Expands SK_e and SK_a of one direction.
+    /// SK_e and SK_a of one direction.
     pub fn new(suite: &Suite) -> Result<Self, UnfitKey> {
         let (encryption, _) = suite.encryption().ok_or(UnfitKey::Unencrypted)?;
         if matches!(encryption.cipher, Cipher::Null | Cipher::AesGmac) || encryption.iv_len == 0 {
             return Err(UnfitKey::NotForIke(encryption));
         }
         if suite.is_authenticated() {
-            Ok(multibuffer::without_stack_copies(|| Self(suite.expand())))
+            Ok(Self(suite.clone()))
         } else {
             Err(UnfitKey::Unauthenticated)
         }
     }
 
-    /// Bytes that protection adds to those of the payloads, padding at its longest.
-    fn longest_overhead(&self) -> usize {
-        self.0.iv_len() + self.0.block_len() + self.0.icv_len()
+    fn expand(&self) -> Key {
+        multibuffer::without_stack_copies(|| self.0.expand())
     }
 
     /// Decrypts `message` in place, which is one whole datagram without the non-ESP marker.
@@ -118,10 +118,11 @@ impl MessageKey {
 
     /// The plaintext with its padding, if the ICV is right.
     fn open_text<'m>(&self, aad: &[u8], sealed: &'m mut [u8]) -> Option<&'m mut [u8]> {
-        let (iv, text) = sealed.split_at_mut_checked(self.0.iv_len())?;
-        let text_len = text.len().checked_sub(self.0.icv_len())?;
+        let key = self.expand();
+        let (iv, text) = sealed.split_at_mut_checked(key.iv_len())?;
+        let text_len = text.len().checked_sub(key.icv_len())?;
         let mut jobs = [OpenJob {
-            key: &self.0,
+            key: &key,
             aad,
             aad_tail: &[],
             iv: Iv::new(iv),
@@ -228,7 +229,9 @@ impl Sealer {
     ) -> Result<Vec<u8>, TooLong> {
         let text = printed(payloads)?;
         let kind = PayloadType::ENCRYPTED;
-        self.seal_part(header, (kind, payload::first(payloads)), &[], &text, random)
+        let key = self.key.expand();
+        let parts = (kind, payload::first(payloads));
+        self.seal_part(&key, header, parts, &[], &text, random)
     }
 
     /// The message as datagrams of at most `max_datagram_bytes` each (what UDP carries, without the non-ESP marker):
@@ -243,11 +246,19 @@ impl Sealer {
     ) -> Result<Vec<Vec<u8>>, TooLong> {
         let text = printed(payloads)?;
         let first = payload::first(payloads);
-        let around = HEADER_LEN + GENERIC_HEADER_LEN + self.key.longest_overhead();
+        let key = self.key.expand();
+        let around = HEADER_LEN + GENERIC_HEADER_LEN + longest_overhead(&key);
         // RFC 7383 2.5.1: what fits is not cut.
         if text.len() + around <= max_datagram_bytes {
             let part = (PayloadType::ENCRYPTED, first);
-            return Ok(vec![self.seal_part(header, part, &[], &text, random)?]);
+            return Ok(vec![self.seal_part(
+                &key,
+                header,
+                part,
+                &[],
+                &text,
+                random,
+            )?]);
         }
         let room = max_datagram_bytes.saturating_sub(around + FRAGMENT_HEAD_LEN);
         let parts = text.chunks(room.max(MIN_FRAGMENT_BYTES));
@@ -265,21 +276,21 @@ impl Sealer {
             };
             let ([a, b], [c, d]) = (number.to_be_bytes(), total.to_be_bytes());
             let part = (PayloadType::ENCRYPTED_FRAGMENT, first);
-            self.seal_part(header, part, &[a, b, c, d], text, random)
+            self.seal_part(&key, header, part, &[a, b, c, d], text, random)
         });
         sealed.collect()
     }
 
     fn seal_part(
         &mut self,
+        key: &Key,
         header: &Header,
         (kind, first): (PayloadType, PayloadType),
         fragment_head: &[u8],
         text: &[u8],
         random: &mut impl FnMut(&mut [u8]),
     ) -> Result<Vec<u8>, TooLong> {
-        let iv = self.iv(random);
-        let key = &self.key.0;
+        let iv = self.iv(key, random);
         let padding_len = key.block_len() - 1 - text.len() % key.block_len();
         let sealed_len = text.len() + padding_len + 1 + key.icv_len();
         let payload_len =
@@ -312,15 +323,15 @@ impl Sealer {
         Ok(message)
     }
 
-    fn iv(&mut self, random: &mut impl FnMut(&mut [u8])) -> Iv {
-        if self.key.0.iv_is_counter() {
+    fn iv(&mut self, key: &Key, random: &mut impl FnMut(&mut [u8])) -> Iv {
+        if key.iv_is_counter() {
             let iv = self.next_iv;
             // At a million messages a second this would take half a million years.
             self.next_iv = iv.checked_add(1).expect("2^64 messages under one key");
             Iv::new(&iv.to_be_bytes())
         } else {
             let mut iv = [0; MAX_BLOCK_LEN];
-            let iv = &mut iv[..self.key.0.iv_len()];
+            let iv = &mut iv[..key.iv_len()];
             random(iv);
             Iv::new(iv)
         }
@@ -329,6 +340,11 @@ impl Sealer {
 
 /// The least part of a message in a fragment, however small the datagrams should be.
 const MIN_FRAGMENT_BYTES: usize = 128;
+
+/// Bytes that protection adds to those of the payloads, padding at its longest.
+fn longest_overhead(key: &Key) -> usize {
+    key.iv_len() + key.block_len() + key.icv_len()
+}
 
 fn printed(payloads: &[Payload<'_>]) -> Result<Vec<u8>, TooLong> {
     let mut text = Vec::new();

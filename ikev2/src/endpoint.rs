@@ -50,7 +50,7 @@ pub use settings::Settings;
 pub struct Endpoint {
     shared: Shared,
     /// By the own SPI.
-    sas: HashMap<IkeSpi, IkeSa>,
+    sas: HashMap<IkeSpi, Box<IkeSa>>,
     half_open: half_open::HalfOpen,
     cookies: Cookies,
     timers: BTreeSet<(Duration, Timer)>,

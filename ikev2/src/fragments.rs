@@ -29,7 +29,8 @@ pub struct Fragment<'m> {
 /// The fragments of one message, as far as they have come.
 #[derive(Default)]
 pub struct Fragments {
-    pending: Option<Pending>,
+    /// Rare, and beside the keys of every IKE SA.
+    pending: Option<Box<Pending>>,
 }
 
 struct Pending {
@@ -101,7 +102,7 @@ impl Fragments {
             Some(pending) if pending.is_same_message(header) && pending.parts.len() >= total => {
                 pending
             }
-            _ => Pending::new(header, total, now),
+            _ => Box::new(Pending::new(header, total, now)),
         };
         let pending = self.pending.insert(pending);
         if let Err(reason) = pending.add(header, fragment, now) {

@@ -32,6 +32,7 @@ mod current;
 mod ending;
 mod send;
 mod state;
+mod steps;
 mod task;
 mod tasks;
 
@@ -40,8 +41,9 @@ use creating::{Creating, Inherited};
 pub(crate) use current::{About, Current};
 pub(crate) use state::{
     Agreed, Authenticating, Claimed, Ending, Established, FirstChild, Handshake, Initiating,
-    Responding, SaKeys, State, Step, Wanted,
+    Responding, SaKeys, State, Wanted,
 };
+pub(crate) use steps::{Step, Steps};
 pub(crate) use task::Task;
 
 /// One IKE SA.
@@ -69,7 +71,7 @@ pub(crate) struct IkeSa {
     /// The request of this side that waits for key work or for its response. One at a time.
     pub current: Option<Current>,
     /// What happened, until it goes to the connection's story.
-    pub steps: Vec<Step>,
+    pub steps: Steps,
     pub began_at: Duration,
     /// When the endpoint looks at it next.
     pub scheduled_at: Option<Duration>,
@@ -119,7 +121,7 @@ impl IkeSa {
             children: Vec::new(),
             tasks: VecDeque::new(),
             current: None,
-            steps: Vec::new(),
+            steps: Steps::default(),
             began_at: now,
             scheduled_at: None,
             auth: None,

@@ -46,11 +46,14 @@ pub struct IkeSpis {
     pub responder: [u8; 8],
 }
 
+/// SK_d, ready to derive more: all that is kept of an IKE SA's keys once its messages have theirs.
+pub struct DerivationKey(PrfKey);
+
 /// The keys of an IKE SA: zeroed when dropped, never printed.
 pub struct IkeKeys {
     prf: Prf,
-    /// SK_d, ready to derive more.
-    d: PrfKey,
+    /// SK_d.
+    pub d: DerivationKey,
     /// SK_ei and SK_ai: what the initiator sends.
     pub initiator: Suite,
     /// SK_er and SK_ar: what the responder sends.
@@ -82,39 +85,6 @@ impl IkeKeys {
     ) -> Result<Self, SuiteError> {
         let key = PrfKey::new(prf, &key_of_skeyseed(prf, nonces));
         Self::expand(prf, protection, &key.compute(&[shared]), nonces, spis)
-    }
-
-    /// Of an IKE SA that replaces this one (RFC 7296 2.18): SKEYSEED = prf(SK_d (old), g^ir (new) | Ni | Nr), computed
-    /// by the old SA's function; all else by the new one's.
-    pub fn rekeyed(
-        &self,
-        prf: Prf,
-        protection: Protection,
-        shared: &[u8],
-        nonces: Nonces<'_>,
-        spis: IkeSpis,
-    ) -> Result<Self, SuiteError> {
-        let skeyseed = self
-            .d
-            .compute(&[shared, nonces.initiator, nonces.responder]);
-        Self::expand(prf, protection, &skeyseed, nonces, spis)
-    }
-
-    /// Of a pair of child SAs (RFC 7296 2.17): KEYMAT = prf+(SK_d, [g^ir (new) |] Ni | Nr). `shared` is there where the
-    /// exchange had a key exchange of its own.
-    pub fn child(
-        &self,
-        protection: Protection,
-        shared: Option<&[u8]>,
-        nonces: Nonces<'_>,
-    ) -> Result<ChildKeys, SuiteError> {
-        let seed = [shared.unwrap_or(&[]), nonces.initiator, nonces.responder];
-        let material = prf_plus(&self.d, &seed, 2 * protection.keys_len());
-        let mut material = Material(&material);
-        Ok(ChildKeys {
-            initiator: material.suite(protection)?,
-            responder: material.suite(protection)?,
-        })
     }
 
     /// The negotiated function.
@@ -152,11 +122,46 @@ impl IkeKeys {
         );
         Ok(Self {
             prf,
-            d,
+            d: DerivationKey(d),
             initiator: Suite::new(ei, ai, None)?,
             responder: Suite::new(er, ar, None)?,
             pi: Secret::new(material.take(key_len(prf)).to_vec()),
             pr: Secret::new(material.take(key_len(prf)).to_vec()),
+        })
+    }
+}
+
+impl DerivationKey {
+    /// The keys of an IKE SA that replaces this one (RFC 7296 2.18): SKEYSEED = prf(SK_d (old), g^ir (new) | Ni | Nr),
+    /// computed by the old SA's function; all else by the new one's.
+    pub fn rekeyed(
+        &self,
+        prf: Prf,
+        protection: Protection,
+        shared: &[u8],
+        nonces: Nonces<'_>,
+        spis: IkeSpis,
+    ) -> Result<IkeKeys, SuiteError> {
+        let skeyseed = self
+            .0
+            .compute(&[shared, nonces.initiator, nonces.responder]);
+        IkeKeys::expand(prf, protection, &skeyseed, nonces, spis)
+    }
+
+    /// The keys of a pair of child SAs (RFC 7296 2.17): KEYMAT = prf+(SK_d, [g^ir (new) |] Ni | Nr). `shared` is there
+    /// where the exchange had a key exchange of its own.
+    pub fn child(
+        &self,
+        protection: Protection,
+        shared: Option<&[u8]>,
+        nonces: Nonces<'_>,
+    ) -> Result<ChildKeys, SuiteError> {
+        let seed = [shared.unwrap_or(&[]), nonces.initiator, nonces.responder];
+        let material = prf_plus(&self.0, &seed, 2 * protection.keys_len());
+        let mut material = Material(&material);
+        Ok(ChildKeys {
+            initiator: material.suite(protection)?,
+            responder: material.suite(protection)?,
         })
     }
 }

@@ -7,6 +7,7 @@
 //!   Responses   those received: which are new, and the answer to each: a request sent again gets the same bytes
 //! ```
 
+mod by_id;
 mod requests;
 mod responses;
 

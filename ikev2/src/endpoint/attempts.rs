@@ -25,7 +25,7 @@ impl Endpoint {
             self.shared.peers.remove(&name);
         }
         for new in connections {
-            let old = self.shared.peers.records.get_mut(&new.name);
+            let old = self.shared.peers.record_mut(&new.name);
             let is_same = old.as_ref().is_some_and(|old| old.connection == new);
             let is_old = old.is_some();
             if let Some(old) = old.filter(|old| is_same && old.is_blocked) {
@@ -51,7 +51,7 @@ impl Endpoint {
     }
 
     pub(super) fn up(&mut self, name: &str, now: Duration) {
-        let Some(record) = self.shared.peers.records.get_mut(name) else {
+        let Some(record) = self.shared.peers.record_mut(name) else {
             return;
         };
         if record.connection.remote.is_empty() {
@@ -73,7 +73,7 @@ impl Endpoint {
 
     pub(super) fn down(&mut self, name: &str, now: Duration, random: Random<'_>) {
         self.take_down(name, "taken down by command", now, random);
-        if let Some(record) = self.shared.peers.records.get_mut(name) {
+        if let Some(record) = self.shared.peers.record_mut(name) {
             record.is_blocked = true;
             self.shared.peers.forget_acceptance();
         }
@@ -81,7 +81,7 @@ impl Endpoint {
 
     /// Ends all IKE SAs of a connection. Peers that are up get a Delete.
     fn take_down(&mut self, name: &str, why: &str, now: Duration, random: Random<'_>) {
-        let Some(record) = self.shared.peers.records.get_mut(name) else {
+        let Some(record) = self.shared.peers.record_mut(name) else {
             return;
         };
         record.is_wanted = false;
@@ -127,7 +127,7 @@ impl Endpoint {
 
     /// It is time for an attempt, unless something is there already.
     pub(super) fn attempt_is_due(&mut self, name: &str, now: Duration, random: Random<'_>) {
-        let Some(record) = self.shared.peers.records.get_mut(name) else {
+        let Some(record) = self.shared.peers.record_mut(name) else {
             return;
         };
         let is_due = record.next_at.is_none_or(|at| at <= now);
@@ -137,7 +137,7 @@ impl Endpoint {
     }
 
     fn attempt(&mut self, name: &str, wanted: Wanted, now: Duration, random: Random<'_>) {
-        let Some(record) = self.shared.peers.records.get_mut(name) else {
+        let Some(record) = self.shared.peers.record_mut(name) else {
             return;
         };
         let is_idle = record.up.is_empty() && record.attempt.is_none();
@@ -151,8 +151,8 @@ impl Endpoint {
             random: &mut *random,
             shared: &mut self.shared,
         };
-        let sa = initiator::start(&mut cx, connection, remote, wanted);
-        if let Some(record) = self.shared.peers.records.get_mut(name) {
+        let sa = Box::new(initiator::start(&mut cx, connection, remote, wanted));
+        if let Some(record) = self.shared.peers.record_mut(name) {
             record.attempt = Some(sa.own_spi());
         }
         self.settle(sa, now, random);

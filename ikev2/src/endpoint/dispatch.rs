@@ -7,6 +7,7 @@ use crate::{
         init::{initiator, responder},
     },
     groups::Random,
+    ike_sa::Steps,
     message::{ExchangeType, Header, IkeSpi, Message, Refusal, payload::NotifyType},
     nat::Origin,
 };
@@ -123,7 +124,7 @@ impl Endpoint {
             responder::Begun::Sa(sa) => {
                 let own = sa.own_spi();
                 self.half_open.add(own, first, is_stranger);
-                self.settle(*sa, now, random);
+                self.settle(sa, now, random);
             }
             responder::Begun::Refused(answer, why) => {
                 self.answer(origin, answer);
@@ -187,15 +188,14 @@ impl Endpoint {
     /// The same, and the story of each connection that it could have been for and that is not up.
     fn refused_for(&mut self, from: SocketAddr, names: &[String], why: String, now: Duration) {
         for name in names {
-            let Some(record) = self.shared.peers.records.get_mut(name) else {
+            let Some(record) = self.shared.peers.record_mut(name) else {
                 continue;
             };
             if record.up.is_empty() && record.attempt.is_none() {
-                record.story = vec![crate::ike_sa::Step {
-                    at: now,
-                    is_failure: true,
-                    text: format!("{from} begins; {why}"),
-                }];
+                record.story = Steps::default();
+                record
+                    .story
+                    .push(now, true, &format!("{from} begins; {why}"));
                 record.last_failure = Some(why.clone());
             }
         }

@@ -3,7 +3,7 @@
 use crate::{
     connection::{Connection, Start},
     identity::{Identity, Pattern},
-    ike_sa::Step,
+    ike_sa::Steps,
     message::IkeSpi,
     negotiation::Offer,
 };
@@ -88,7 +88,9 @@ pub(crate) struct PeerRecord {
     pub next_at: Option<Duration>,
     pub last_failure: Option<String>,
     /// The last negotiation.
-    pub story: Vec<Step>,
+    pub story: Steps,
+    /// Whether it may differ from what was last reported.
+    pub is_changed: bool,
 }
 
 /// What a stranger's first request is compared with: all connections that it could be for.
@@ -108,6 +110,13 @@ impl Peers {
     /// Whether a connection has this peer's address.
     pub fn knows(&self, remote: IpAddr) -> bool {
         self.by_address.contains_key(&remote)
+    }
+
+    /// A connection that is about to change, or whose IKE SAs have.
+    pub fn record_mut(&mut self, name: &str) -> Option<&mut PeerRecord> {
+        let record = self.records.get_mut(name)?;
+        record.is_changed = true;
+        Some(record)
     }
 
     pub fn is_up(&self, name: &str) -> bool {
@@ -226,7 +235,8 @@ impl PeerRecord {
             failures: 0,
             next_at: None,
             last_failure: None,
-            story: Vec::new(),
+            story: Steps::default(),
+            is_changed: true,
         };
         record.is_wanted = record.begins();
         record

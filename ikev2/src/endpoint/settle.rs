@@ -36,7 +36,7 @@ impl Endpoint {
     }
 
     /// Puts an IKE SA back, or lets it go.
-    pub(super) fn settle(&mut self, mut sa: IkeSa, now: Duration, random: Random<'_>) {
+    pub(super) fn settle(&mut self, mut sa: Box<IkeSa>, now: Duration, random: Random<'_>) {
         let own = sa.own_spi();
         if self.is_overdue(&sa, now) {
             let mut cx = Context {
@@ -48,6 +48,10 @@ impl Endpoint {
         }
         if let Some(ending) = sa.ending.take() {
             self.ended(&mut sa, ending, now, random);
+        }
+        self.shared.peers.record_mut(sa.connection_name());
+        if sa.known().is_some() {
+            sa.steps.shrink();
         }
         self.schedule(&mut sa);
         // One that was refused counts until it has gone.
@@ -97,7 +101,7 @@ impl Endpoint {
     fn ended(&mut self, sa: &mut IkeSa, ending: Ending, now: Duration, random: Random<'_>) {
         let own = sa.own_spi();
         let remote = sa.path.remote;
-        let Some(record) = self.shared.peers.records.get_mut(sa.connection_name()) else {
+        let Some(record) = self.shared.peers.record_mut(sa.connection_name()) else {
             if let Ending::Failed(why) = &ending
                 && sa.connection.is_none()
             {
@@ -175,10 +179,10 @@ impl Endpoint {
                     for child in &sa.children {
                         self.shared.owners.insert(child.id, sa.own_spi());
                     }
-                    if let Some(record) = self.shared.peers.records.get_mut(sa.connection_name()) {
+                    if let Some(record) = self.shared.peers.record_mut(sa.connection_name()) {
                         record.up.push(sa.own_spi());
                     }
-                    self.settle(*sa, now, random);
+                    self.settle(sa, now, random);
                 }
                 Order::Inherit(to, inherited) => self.inherit(to, *inherited, now, random),
                 Order::CloseRedundant(own) => self.with(own, now, random, rekey::close_redundant),
@@ -190,7 +194,7 @@ impl Endpoint {
                 } => {
                     let others = self.others(keep, &connection, &identity);
                     let is_older = |own: &IkeSpi| {
-                        let known = self.sas.get(own).and_then(IkeSa::known);
+                        let known = self.sas.get(own).and_then(|sa| sa.known());
                         known.is_some_and(|known| known.since <= before)
                     };
                     for own in others.into_iter().filter(is_older).collect::<Vec<_>>() {
@@ -235,7 +239,7 @@ impl Endpoint {
         let up = self.shared.peers.records.get(connection);
         let up = up.map_or(&[][..], |record| &record.up);
         let is_same = |other: &&IkeSpi| {
-            let known = self.sas.get(*other).and_then(IkeSa::established);
+            let known = self.sas.get(*other).and_then(|sa| sa.established());
             **other != own && known.is_some_and(|known| known.identity == identity)
         };
         up.iter().filter(is_same).copied().collect()
@@ -248,7 +252,7 @@ impl Endpoint {
         let (name, origin) = (sa.connection_name().to_owned(), sa.origin);
         let identity = sa.established().map(|known| known.identity.clone());
         let identity = identity.unwrap_or_default();
-        if let Some(record) = self.shared.peers.records.get_mut(&name) {
+        if let Some(record) = self.shared.peers.record_mut(&name) {
             record.up.push(own);
             record.failures = 0;
             record.last_failure = None;

@@ -11,6 +11,20 @@ impl Endpoint {
         records.map(|record| self.report_of(record, now)).collect()
     }
 
+    /// The connections that may have changed since the last call. At the first one that is every connection.
+    pub fn report_changed(&mut self, now: Duration) -> Vec<PeerReport> {
+        let records = self.shared.peers.records.values_mut();
+        let changed = records.filter_map(|record| {
+            let is_changed = std::mem::take(&mut record.is_changed);
+            is_changed.then(|| record.connection.name.clone())
+        });
+        let changed: Vec<_> = changed.collect();
+        let records = changed
+            .iter()
+            .filter_map(|name| self.shared.peers.records.get(name));
+        records.map(|record| self.report_of(record, now)).collect()
+    }
+
     /// The last negotiation of a connection: the one in progress, else the last that has ended.
     pub fn why(&self, connection: &str, now: Duration) -> Option<Story> {
         let record = self.shared.peers.records.get(connection)?;
@@ -18,18 +32,16 @@ impl Endpoint {
         let steps = in_progress.filter_map(|own| self.sas.get(own));
         let steps = steps.map(|sa| &sa.steps).next().unwrap_or(&record.story);
         // An attempt that has only begun does not explain why the one before failed.
-        let before: &[Step] = match record.attempt {
-            Some(_) if steps != &record.story => &record.story,
-            _ => &[],
-        };
-        let step = |step: &Step| StoryStep {
+        let before = record.attempt.filter(|_| *steps != record.story);
+        let before = before.iter().flat_map(|_| record.story.iter());
+        let step = |step: Step<'_>| StoryStep {
             ago: now.saturating_sub(step.at),
             is_failure: step.is_failure,
-            text: step.text.clone(),
+            text: step.text.to_owned(),
         };
         Some(Story {
             connection: connection.to_owned(),
-            steps: before.iter().chain(steps).map(step).collect(),
+            steps: before.chain(steps.iter()).map(step).collect(),
         })
     }
 

@@ -114,6 +114,8 @@ impl IkeSa {
                 suite,
             });
         }
+        // Most IKE SAs have one.
+        self.children.reserve_exact(1);
         self.children.push(state);
         cx.shared.owners.insert(id, self.own_spi());
         id

@@ -1,6 +1,6 @@
 //! How an IKE SA ends, and the steps of its story.
 
-use super::{Context, Current, Ending, IkeSa, Purpose, State, Step};
+use super::{Context, Current, Ending, IkeSa, Purpose, State};
 use crate::{
     endpoint::{ChildId, Event, RemoveReason},
     window::{Requests, Schedule},
@@ -10,28 +10,10 @@ use std::time::Duration;
 
 /// How long an IKE SA that has ended still answers the last request, if that comes again.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Steps of a story that are kept.
-pub(crate) const MAX_STORY_STEPS: usize = 48;
-
-/// Bytes of a step's text: a peer can propose very much.
-const MAX_STEP_BYTES: usize = 4096;
-
 impl IkeSa {
     /// Adds a step to the story.
-    pub fn step(&mut self, cx: &Context<'_>, text: impl Into<String>) {
-        self.push_step(cx.now, false, text.into());
-    }
-
-    fn push_step(&mut self, at: Duration, is_failure: bool, mut text: String) {
-        text.truncate(text.floor_char_boundary(MAX_STEP_BYTES));
-        if self.steps.len() >= MAX_STORY_STEPS {
-            self.steps.remove(0);
-        }
-        self.steps.push(Step {
-            at,
-            is_failure,
-            text,
-        });
+    pub fn step(&mut self, cx: &Context<'_>, text: impl AsRef<str>) {
+        self.steps.push(cx.now, false, text.as_ref());
     }
 
     /// Ends it by an error.
@@ -74,7 +56,7 @@ impl IkeSa {
             ),
         };
         let is_failure = matches!(ending, Ending::Failed(_));
-        self.push_step(cx.now, is_failure, why.clone());
+        self.steps.push(cx.now, is_failure, &why);
         let children: Vec<ChildId> = self.children.iter().map(|child| child.id).collect();
         for child in children {
             self.remove_child(cx, child, reason, &why);

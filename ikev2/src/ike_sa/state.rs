@@ -55,14 +55,6 @@ pub(crate) struct SaKeys {
     pub authentication: Option<(Secret, Secret)>,
 }
 
-/// A step of the story.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub at: Duration,
-    pub is_failure: bool,
-    pub text: String,
-}
-
 /// How an IKE SA ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {

@@ -1,7 +1,7 @@
 //! Requests sent, until they are answered or given up.
 
-use super::{Datagrams, MAX_WINDOW};
-use std::{collections::BTreeMap, time::Duration};
+use super::{Datagrams, MAX_WINDOW, by_id::ById};
+use std::time::Duration;
 
 /// When a request is sent again: the pause doubles each time (RFC 7296 2.4 requires it to grow).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -38,7 +38,7 @@ pub struct Requests {
     pub(super) next_id: Option<u32>,
     window: u32,
     schedule: Schedule,
-    unanswered: BTreeMap<u32, Unanswered>,
+    unanswered: ById<Unanswered>,
 }
 
 struct Unanswered {
@@ -63,7 +63,7 @@ impl Requests {
             next_id: Some(0),
             window: 1,
             schedule,
-            unanswered: BTreeMap::new(),
+            unanswered: ById::default(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Requests {
     pub fn next_id(&self) -> Option<u32> {
         let id = self.next_id?;
         // RFC 7296 2.3: from the oldest that is unanswered.
-        let oldest = self.unanswered.keys().next().copied().unwrap_or(id);
+        let oldest = self.unanswered.ids().next().unwrap_or(id);
         (id - oldest < self.window).then_some(id)
     }
 
@@ -99,12 +99,12 @@ impl Requests {
     /// Whether an authentic response with this ID answers a request that waits for it; then the request is done. Any
     /// other is ignored (RFC 7296 2.1).
     pub fn answered(&mut self, id: u32) -> bool {
-        self.unanswered.remove(&id).is_some()
+        self.unanswered.remove(id).is_some()
     }
 
     /// Whether a response with this ID is waited for: others need not be decrypted.
     pub fn awaits(&self, id: u32) -> bool {
-        self.unanswered.contains_key(&id)
+        self.unanswered.get(id).is_some()
     }
 
     /// When there is something to do.
@@ -117,13 +117,12 @@ impl Requests {
 
     /// What is to be done at `now`; called again until it returns `None`.
     pub fn due(&mut self, now: Duration) -> Option<Due<'_>> {
-        let mut unanswered = self.unanswered.iter();
-        let (&id, request) = unanswered.find(|(_, request)| request.next_at <= now)?;
+        let (id, request) = self.unanswered.find(|request| request.next_at <= now)?;
         if request.repetitions == self.schedule.repetitions {
-            self.unanswered.remove(&id);
+            self.unanswered.remove(id);
             return Some(Due::GivenUp(id));
         }
-        let request = self.unanswered.get_mut(&id)?;
+        let request = self.unanswered.get_mut(id)?;
         request.repetitions += 1;
         request.next_at = now + self.schedule.pause(request.repetitions);
         Some(Due::Repeat(&request.datagrams))

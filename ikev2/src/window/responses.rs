@@ -1,7 +1,6 @@
 //! Requests received, and the answer to each for as long as the peer may repeat the request.
 
-use super::{Datagrams, MAX_WINDOW};
-use std::collections::BTreeMap;
+use super::{Datagrams, MAX_WINDOW, by_id::ById};
 
 /// The answers of one direction. What is kept is bounded by the window: one answer for each ID in it.
 pub struct Responses {
@@ -9,7 +8,7 @@ pub struct Responses {
     pub(super) next_id: u64,
     window: u32,
     /// `None` while the request is worked on.
-    answers: BTreeMap<u32, Option<Datagrams>>,
+    answers: ById<Option<Datagrams>>,
 }
 
 /// What an authentic request is.
@@ -32,7 +31,7 @@ impl Responses {
         Self {
             next_id: 0,
             window: window.clamp(1, MAX_WINDOW),
-            answers: BTreeMap::new(),
+            answers: ById::default(),
         }
     }
 
@@ -43,7 +42,7 @@ impl Responses {
 
     /// What an authentic request with this ID is. A new one counts as being worked on from here.
     pub fn receive(&mut self, id: u32) -> Received<'_> {
-        if !self.answers.contains_key(&id) {
+        if self.answers.get(id).is_none() {
             let window = self.next_id..self.next_id + u64::from(self.window);
             if !window.contains(&u64::from(id)) {
                 return Received::OutsideWindow;
@@ -51,7 +50,7 @@ impl Responses {
             self.begin(id);
             return Received::New;
         }
-        match self.answers.get(&id) {
+        match self.answers.get(id) {
             Some(Some(datagrams)) => Received::Again(datagrams),
             _ => Received::InProgress,
         }
@@ -60,7 +59,7 @@ impl Responses {
     /// The same, but a new one does not count as being worked on: a part of it has come.
     pub fn look(&self, id: u32) -> Received<'_> {
         let window = self.next_id..self.next_id + u64::from(self.window);
-        match self.answers.get(&id) {
+        match self.answers.get(id) {
             Some(Some(datagrams)) => Received::Again(datagrams),
             Some(None) => Received::InProgress,
             None if window.contains(&u64::from(id)) => Received::New,
@@ -69,20 +68,21 @@ impl Responses {
     }
 
     fn begin(&mut self, id: u32) {
-        self.answers.insert(id, None);
-        while u32::try_from(self.next_id).is_ok_and(|next| self.answers.contains_key(&next)) {
+        let is_known = |next| self.answers.get(next).is_some() || next == id;
+        while u32::try_from(self.next_id).is_ok_and(is_known) {
             self.next_id += 1;
         }
         // RFC 7296 2.3: an answer is kept until a request comes that is a window later: the peer has sent that one
         // because it had the answer.
-        let newest = self.answers.keys().next_back().copied().unwrap_or(id);
+        let newest = self.answers.ids().next_back().unwrap_or(id).max(id);
         let window = self.window;
-        self.answers.retain(|id, _| newest - *id < window);
+        self.answers.retain(|id| newest - id < window);
+        self.answers.insert(id, None);
     }
 
     /// The answer to the request with this ID, which is being worked on.
     pub fn answer(&mut self, id: u32, datagrams: Datagrams) {
-        if let Some(answer @ None) = self.answers.get_mut(&id) {
+        if let Some(answer @ None) = self.answers.get_mut(id) {
             *answer = Some(datagrams);
         }
     }

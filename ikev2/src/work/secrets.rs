@@ -4,7 +4,7 @@ use super::{ExchangeStep, Handle, IkeKeyParts, Output, Work, WorkError};
 use crate::{
     authentication::{Method, SharedSecret, sign},
     groups::{Group, KeyPair, Random},
-    keys::{IkeKeys, Nonces},
+    keys::{DerivationKey, IkeKeys, Nonces},
     prf,
     signatures::{PrivateKey, choice},
 };
@@ -33,7 +33,7 @@ pub struct Secrets {
 struct Kept {
     next: u64,
     exchanges: HashMap<Handle, KeyPair>,
-    keys: HashMap<Handle, Arc<IkeKeys>>,
+    keys: HashMap<Handle, Arc<DerivationKey>>,
 }
 
 impl Secrets {
@@ -194,21 +194,21 @@ impl Secrets {
         let mut parts = IkeKeyParts {
             sk_d: Handle(0),
             public,
-            initiator: keys.initiator.clone(),
-            responder: keys.responder.clone(),
-            pi: keys.pi.clone(),
-            pr: keys.pr.clone(),
+            initiator: keys.initiator,
+            responder: keys.responder,
+            pi: keys.pi,
+            pr: keys.pr,
         };
         let mut kept = self.kept();
         if kept.keys.len() >= MAX_KEPT_SK_D {
             return Err(WorkError::Full);
         }
         parts.sk_d = kept.handle();
-        kept.keys.insert(parts.sk_d, Arc::new(keys));
+        kept.keys.insert(parts.sk_d, Arc::new(keys.d));
         Ok(Output::IkeKeys(Box::new(parts)))
     }
 
-    fn sk_d(&self, handle: Handle) -> Result<Arc<IkeKeys>, WorkError> {
+    fn sk_d(&self, handle: Handle) -> Result<Arc<DerivationKey>, WorkError> {
         let keys = self.kept().keys.get(&handle).cloned();
         keys.ok_or(WorkError::UnknownHandle)
     }

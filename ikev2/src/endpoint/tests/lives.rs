@@ -260,3 +260,29 @@ fn a_gateway_that_stops_deletes_what_it_has() {
     assert_eq!(sent, 0);
     pair.assert_clean();
 }
+
+#[test]
+fn a_report_of_what_has_changed_names_each_connection_once_for_each_change() {
+    let mut pair = Pair::new();
+    let (left, right) = by_secret(&mut pair, b"secret", b"secret");
+    let (mut other, idle) = (left.clone(), pair.now);
+    (other.name, other.start) = ("other".to_owned(), Start::Wait);
+    pair.left.configure(vec![left, other], pair.now);
+    pair.right.configure(vec![right], pair.now);
+    let changed = |pair: &mut Pair| {
+        let reports = pair.left.endpoint.report_changed(pair.now);
+        let now = pair.left.endpoint.report(pair.now);
+        for report in &reports {
+            assert!(now.contains(report), "{report:?}");
+        }
+        let names = reports.into_iter().map(|report| report.connection);
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&mut pair), ["other", "peer"]);
+    assert!(pair.now >= idle && changed(&mut pair).is_empty());
+    pair.settle();
+    assert_eq!(changed(&mut pair), ["peer"]);
+    assert!(changed(&mut pair).is_empty());
+    pair.left.give(Input::Down { connection: "peer" }, pair.now);
+    assert_eq!(changed(&mut pair), ["peer"]);
+}
