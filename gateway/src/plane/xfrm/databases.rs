@@ -49,6 +49,7 @@ pub(crate) struct KernelDatabases {
 /// An association that the kernel carries.
 struct HeldSa {
     sa: Arc<Sa>,
+    is_inbound: bool,
     /// What it had carried before the kernel began to count.
     before: SavedCounters,
     /// What the kernel had counted when it was last asked.
@@ -195,8 +196,7 @@ impl KernelDatabases {
         ] {
             state.set_drops(reason, count.into());
         }
-        let is_inbound = self.local.contains(&config.id.destination);
-        let way = &mut self.carried.ways[usize::from(is_inbound)];
+        let way = &mut self.carried.ways[usize::from(held.is_inbound)];
         way.0 += now.packets.saturating_sub(held.seen.packets);
         way.1 += now.bytes.saturating_sub(held.seen.bytes);
         held.seen = now;
@@ -221,11 +221,16 @@ impl KernelDatabases {
         if !is_carried(sa) {
             return Ok(());
         }
+        let is_inbound = self.local.contains(&id.destination);
         if let Some(held) = self.sas.get_mut(&id) {
-            if Arc::ptr_eq(&held.sa, sa) {
+            let is_as_before = held.is_inbound == is_inbound;
+            if is_as_before && Arc::ptr_eq(&held.sa, sa) {
                 return Ok(());
             }
-            if looks_alike(&held.sa.config, &sa.config) && Arc::ptr_eq(&held.sa.state, &sa.state) {
+            if is_as_before
+                && looks_alike(&held.sa.config, &sa.config)
+                && Arc::ptr_eq(&held.sa.state, &sa.state)
+            {
                 held.sa = Arc::clone(sa);
                 return Ok(());
             }
@@ -234,7 +239,7 @@ impl KernelDatabases {
             return Ok(());
         }
         let before = sa.state.saved();
-        let message = counters::emit_from(&sa.config, &before, self.owner);
+        let message = counters::emit_from(&sa.config, &before, self.owner.mark(is_inbound));
         let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
         self.kernel
             .create(&message)
@@ -244,8 +249,12 @@ impl KernelDatabases {
     }
 
     fn hold(&mut self, sa: &Arc<Sa>, before: SavedCounters, seen: SavedCounters) {
-        let sa = Arc::clone(sa);
-        let held = HeldSa { sa, before, seen };
+        let held = HeldSa {
+            sa: Arc::clone(sa),
+            is_inbound: self.local.contains(&sa.config.id.destination),
+            before,
+            seen,
+        };
         self.sas.insert(held.sa.config.id, held);
     }
 

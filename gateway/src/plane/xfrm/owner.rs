@@ -36,16 +36,20 @@ impl Owner {
     }
 
     /// The mark that the kernel sets on packets which an association has sealed: they must not be led into the tunnel
-    /// again. The other bits of its value change no packet, for the mask has one bit; they name the routing table, so
-    /// that two gateways on one host tell their associations apart.
-    pub(super) fn mark(self) -> [XfrmAttrs; 2] {
-        let value = self.mark | self.table & !self.mark;
-        [XfrmAttrs::MarkVal(value), XfrmAttrs::MarkMask(self.mark)]
+    /// again. On packets that it has opened it sets none. The other bits of the value change no packet; they name the
+    /// routing table, so that two gateways on one host tell their associations apart.
+    pub(super) fn mark(self, is_inbound: bool) -> [XfrmAttrs; 2] {
+        let mask = if is_inbound { 0 } else { self.mark };
+        [XfrmAttrs::MarkVal(self.value()), XfrmAttrs::MarkMask(mask)]
     }
 
     /// Whether an association is this gateway's.
     pub(super) fn owns_sa(self, message: &ModifyMessage) -> bool {
-        self.mark().iter().all(|mark| message.nlas.contains(mark))
+        message.nlas.contains(&XfrmAttrs::MarkVal(self.value()))
+    }
+
+    fn value(self) -> u32 {
+        self.mark | self.table & !self.mark
     }
 
     /// The index of the policy with this number, which must be below [`MAX_POLICIES`].
@@ -95,12 +99,14 @@ mod tests {
 
     #[test]
     fn associations_of_another_gateway_with_the_same_mark_are_not_ours() {
-        let message = ModifyMessage {
-            nlas: owner("esp0").mark().to_vec(),
-            ..ModifyMessage::default()
-        };
-        assert!(owner("esp0").owns_sa(&message));
-        assert!(!owner("esp1").owns_sa(&message));
+        for is_inbound in [false, true] {
+            let message = ModifyMessage {
+                nlas: owner("esp0").mark(is_inbound).to_vec(),
+                ..ModifyMessage::default()
+            };
+            assert!(owner("esp0").owns_sa(&message));
+            assert!(!owner("esp1").owns_sa(&message));
+        }
         assert!(!owner("esp0").owns_sa(&ModifyMessage::default()));
     }
 }

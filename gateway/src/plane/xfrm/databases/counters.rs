@@ -2,15 +2,18 @@
 //! it reports them.
 
 use super::super::association;
-use super::super::owner::Owner;
 use ipsec::sa::{SaConfig, SavedCounters};
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{LifetimeConfig, Replay, XFRM_INF, XfrmAttrs};
 
-/// The message that adds an association which goes on from `start`.
-pub(super) fn emit_from(config: &SaConfig, start: &SavedCounters, owner: Owner) -> ModifyMessage {
+/// The message that adds an association which goes on from `start`, with the attributes that name its owner.
+pub(super) fn emit_from(
+    config: &SaConfig,
+    start: &SavedCounters,
+    owner: [XfrmAttrs; 2],
+) -> ModifyMessage {
     let mut message = association::emit(config);
-    message.nlas.extend(owner.mark());
+    message.nlas.extend(owner);
     reduce(&mut message.user_sa_info.lifetime_cfg, start);
     if start.sent == 0 && start.edge == 0 {
         return message;
