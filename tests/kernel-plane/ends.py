@@ -52,7 +52,7 @@ def acquired():
 
 
 CASES = {
-    **{f"an association ends by {what}, told before and after": ended(what) for what in ("bytes", "seconds")},
+    **{f"an association ends by {what}, told before and after": ended(what) for what in ("bytes",)},
     "traffic without an association is told": acquired,
 }
-LONG = {"an association ends by packets, told before and after": ended("packets")}
+LONG = {f"an association ends by {what}, told before and after": ended(what) for what in ("packets", "seconds")}

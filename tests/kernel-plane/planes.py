@@ -1,6 +1,5 @@
 """Two sites whose gateways each run on a plane, and how their traffic is judged: it passes, and the wire shows nothing."""
 
-import hashlib
 import json
 import os
 import re
@@ -95,7 +94,7 @@ class Pair:
                 got = received(one, len(text))
             except OSError as error:
                 return f"{type(error).__name__}: {error}"
-            return None if hashlib.sha256(got).digest() == hashlib.sha256(text).digest() else f"{len(got)} bytes came back"
+            return None if got == text else f"{len(got)} bytes came back, not all of them right"
 
 
 def send_back(listener, length):
@@ -203,14 +202,13 @@ def counted_by_the_kernel(sites, protocols):
 
 
 def says_its_plane(gateway, plane):
-    """`status`, as text and as JSON."""
+    """`status`, as JSON, and as text where it is not the default."""
     if STAND_IN:
         return
     text = gateway.ask("status")
-    expect(re.search(rf"\bplane\W+{plane}\b", text), f"`status` does not say plane {plane}:\n{text}")
+    expect(plane == "user" or f"plane {plane}" in text, f"`status` does not say plane {plane}:\n{text}")
     told = gateway.status().get("plane")
-    told = told.get("name") if isinstance(told, dict) else told
-    expect(told == plane, f"`status --json` says plane {json.dumps(told)}")
+    expect(told == plane, f"`status --json` says plane {told}")
 
 
 def setkey(gateway, *options):
