@@ -171,7 +171,9 @@ def no_faults(sites):
 
 
 def words(sites):
-    return "\n".join(f"{name}: {gateway.attempt('drops')[1]}{gateway.words()[-1500:]}"
+    """What each gateway and its kernel have to say about packets that did not come."""
+    shown = "grep -v ' 0$' /proc/net/xfrm_stat; ip -s xfrm state | grep -E '^src|proto|bytes'"
+    return "\n".join(f"{name}: {gateway.attempt('drops')[1]}{gateway.host.attempt(shown)[1]}{gateway.words()[-600:]}"
                      for name, gateway in sites.gateways.items())
 
 
