@@ -141,6 +141,13 @@ impl Plan {
         }
     }
 
+    /// Gives the last `out` policy the way to its peer, if it is protected.
+    pub(crate) fn lead_last_by(&mut self, via: Option<Way>) {
+        if let Some(entry) = self.leaving.last_mut() {
+            entry.via = via.filter(|_| entry.verdict == Disposition::Protect);
+        }
+    }
+
     /// The plan of a list of policies, all of whose SAs exist.
     #[cfg(test)]
     pub(crate) fn of(policies: &[std::sync::Arc<Policy>]) -> Self {

@@ -30,13 +30,6 @@ impl Netlink {
 
     /// The way of marked packets between two outer addresses, for traffic from `selected`; none without a route, or if
     /// the peer is this host. `own` are the addresses of this host.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "plans are made for the gateway's own plane so far"
-        )
-    )]
     pub(crate) fn way(
         &mut self,
         (source, destination): (IpAddr, IpAddr),

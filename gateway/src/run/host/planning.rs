@@ -3,10 +3,10 @@
 use super::super::sockets;
 use super::Host;
 use crate::handover::Need;
-use crate::routes::plan::{IKE_PORTS, Plan};
+use crate::routes::plan::{IKE_PORTS, Plan, Planes, Way};
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
-use ipsec::policy::{Action, Direction, Policy, Template};
+use ipsec::policy::{Action, Direction, Policy, Prefix, Template};
 use ipsec::sa::{Mode, SaConfig};
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
@@ -17,7 +17,13 @@ use std::sync::Arc;
 impl Host {
     /// What the kernel has to enforce for these databases.
     pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> Plan {
+        let by_kernel = self.is_by_kernel();
         let mut plan = Plan {
+            planes: if by_kernel {
+                Planes::Kernel
+            } else {
+                Planes::User
+            },
             udp_ports: sockets::udp_ports(needs),
             has_direction_devices: self.devices.has_direction_devices(),
             senders: self.senders.clone(),
@@ -28,9 +34,17 @@ impl Host {
         if self.exchanges_keys {
             plan.udp_ports.extend(IKE_PORTS);
         }
-        let mut known = HashMap::new();
+        let (mut known, mut ways) = (HashMap::new(), HashMap::new());
         for (policy, paths) in snapshot.outbound_paths() {
             let paths: Vec<_> = paths.filter(|path| !path.is_empty()).collect();
+            if by_kernel {
+                // The kernel knows the size of what fits by itself.
+                plan.push(policy, !paths.is_empty(), None);
+                let path = paths.first().copied().unwrap_or_default();
+                let via = self.way(outer_ends(snapshot, path, policy), policy, &mut ways);
+                plan.lead_last_by(via);
+                continue;
+            }
             let mtus = paths
                 .iter()
                 .filter_map(|path| self.way_mtu(snapshot, path, policy, &mut known));
@@ -81,6 +95,21 @@ impl Host {
         Some(inner_mtu(templates, &chain, path?).max(floor))
     }
 
+    /// The way of a policy's outer packets; without one nothing is routed to the kernel's IPsec.
+    fn way(
+        &mut self,
+        ends: (IpAddr, IpAddr),
+        policy: &Policy,
+        known: &mut HashMap<(IpAddr, IpAddr, Prefix), Option<Way>>,
+    ) -> Option<Way> {
+        let source = policy.selector.source;
+        let mark = self.installed.site().outside_mark();
+        let netlink = self.installed.netlink();
+        let (local, key) = (&self.local, (ends.0, ends.1, source));
+        let look = || netlink.way(ends, mark, local, source).ok().flatten();
+        known.entry(key).or_insert_with(look).clone()
+    }
+
     /// Opens the devices that associations name, each with the MTU of its path.
     pub(super) fn open_all_devices(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for interface in snapshot.interfaces() {
@@ -108,6 +137,27 @@ impl Host {
         self.paths.set_route(ends.1, route);
         Some(route.min(learnt))
     }
+}
+
+/// The outer addresses of a policy's packets: those of its association, else of its template. A policy without either,
+/// such as that of a peer whose address is not known, has the packets' own.
+fn outer_ends(snapshot: &Snapshot, path: &[SaIndex], policy: &Policy) -> (IpAddr, IpAddr) {
+    if let Some(last) = path.last() {
+        let config = &snapshot.sa(*last).config;
+        return (config.source, config.id.destination);
+    }
+    let templates = match &policy.action {
+        Action::Protect(templates) => &**templates,
+        _ => &[],
+    };
+    let named = templates
+        .iter()
+        .rev()
+        .find_map(|template| template.endpoints);
+    let selector = &policy.selector;
+    named
+        .filter(|(_, peer)| !peer.is_unspecified())
+        .unwrap_or((selector.source.address, selector.destination.address))
 }
 
 /// The devices of peers into which policies lead.
