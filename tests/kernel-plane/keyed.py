@@ -35,7 +35,7 @@ def from_down_to_down(left, right, mode="policy", more="", protocols=(ESP, UDP))
             pairs = sites.pairs()
             wire = seen_without_a_tunnel(sites, pairs)
             gateway = start(sites, "left", more, mode)
-            closed(sites, pairs, wire)
+            closed(sites, pairs, wire, far_side=False)
             other = start(sites, "right", more, mode)
             for each in (gateway, other):
                 each.wait("up")
