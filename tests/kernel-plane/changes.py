@@ -89,7 +89,8 @@ def replaced():
 
 CASES = {
     "other keys by SIGHUP under traffic, nothing in clear": reloaded,
+}
+LONG = {
     "policies come and go by SIGHUP": policies_reloaded,
     "another process takes the place of each gateway under traffic": replaced,
 }
-LONG = {}

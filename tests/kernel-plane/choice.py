@@ -24,11 +24,10 @@ def started(sites, plane, left_text, right_text, *reasons):
     if STAND_IN:
         return None
     says_its_plane(left, plane)
-    first = left.words().splitlines()[0]
-    for where, text in (("the first line", first), ("`status`", left.ask("status"))):
-        for word in (plane, *reasons):
+    for where, text in (("its output", left.words()), ("`status`", left.ask("status"))):
+        for word in ("kernel", *reasons):
             expect(word.lower() in text.lower(), f"{where} does not say {word}:\n{text}")
-    return first
+    return left.status()["plane_reason"]
 
 
 def with_aggfrag(name):

@@ -27,10 +27,10 @@ EVERYTHING = f"ip xfrm state; ip xfrm policy; {STATE}"
 
 ATTACKS = {
     "ip xfrm policy flush": ("ip xfrm policy flush", POLICIES),
-    "ip xfrm state flush": ("ip xfrm state flush", "ip xfrm state | grep '^src' | sort"),
-    "nft flush ruleset": ("nft flush ruleset", "nft list ruleset | grep -v counter"),
 }
 LONG_ATTACKS = {
+    "ip xfrm state flush": ("ip xfrm state flush", "ip xfrm state | grep '^src' | sort"),
+    "nft flush ruleset": ("nft flush ruleset", "nft list ruleset | grep -v counter"),
     "routing rules deleted one by one": (taken_away.EACH_RULE, RULES),
     "a routing table that was flushed": (taken_away.TABLE, RULES),
     "device filters taken away": ("tc qdisc del dev wan clsact; tc qdisc del dev lan clsact; true", "tc qdisc show dev wan"),
@@ -210,14 +210,14 @@ def another_policy_is_left_alone():
 
 CASES = {
     "policies without associations let nothing pass": policies_alone,
-    "nothing passes in clear while a gateway runs, is stopped, started and killed": from_the_start,
     **{f"restored under traffic, {name}": restored(*what) for name, what in ATTACKS.items()},
-    "associations that were flushed go on with new numbers": numbers_after_a_flush,
-    "both gateways stopped, closed": both_stopped(signal.SIGTERM),
     "killed under traffic and started again, nothing is lost and numbers rise": killed_and_started_again,
     "down takes away what was ours, of a gateway that was stopped": down(False),
 }
 LONG = {
+    "nothing passes in clear while a gateway runs, is stopped, started and killed": from_the_start,
+    "associations that were flushed go on with new numbers": numbers_after_a_flush,
+    "both gateways stopped, closed": both_stopped(signal.SIGTERM),
     **{f"restored under traffic, {name}": restored(*what) for name, what in LONG_ATTACKS.items()},
     "both gateways killed, the kernel carries on": both_stopped(signal.SIGKILL),
     "stopped and started again, numbers rise": stopped_and_started_again,

@@ -1,7 +1,5 @@
 """`--plane auto` on this machine: what it chooses is what the running kernel can do, whichever that is."""
 
-import json
-
 from network.expect import expect
 from network.gateway import Gateway
 from network.sites import Sites, setkey_text
@@ -27,10 +25,8 @@ def chosen():
         left = Gateway(sites.left, setkey_text("left", inner=(4,)), ("--plane", "auto")).ready()
         sites.start("right", inner=(4,))
         expect(sites.ping() == 3, f"no ping through the tunnel: {left.words()}")
-        first = left.words().splitlines()[0]
-        text = left.ask("status")
-        for word in (plane, "esp"):
-            expect(word in first.lower() and word in text.lower(), f"it does not say {word}: {first}\n{text}")
-        told = left.status().get("plane")
-        expect(plane in json.dumps(told), f"status: plane {told}")
-        return first
+        told = left.status()
+        expect(told["plane"] == plane, f"plane {told['plane']}, where the kernel could serve as {plane}")
+        for where, text in (("its output", left.words()), ("`status`", left.ask("status"))):
+            expect(told["plane_reason"] in text, f"{where} does not say why ({told['plane_reason']}):\n{text}")
+        return f"{plane}, {told['plane_reason'].replace(':', ',')}"

@@ -35,7 +35,8 @@ def options(arguments):
 
 def chosen_cases(chosen):
     """Names and functions; of a part K/N each N-th, from K on."""
-    every = [(name, case) for name, case in cases(chosen.all or chosen.words) if all(word in name for word in chosen.words)]
+    every = [(name, case) for name, case in cases(chosen.all or chosen.words)
+             if all(word in name for word in chosen.words)]
     number, count = map(int, (chosen.part or "0/1").split("/"))
     return every[number::count]
 

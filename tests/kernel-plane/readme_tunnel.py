@@ -45,8 +45,10 @@ def the_same_lines(left, right):
     near, far = (blocks(setkey(each, "-D")) for each in (left, right))
     expect(len(near) == 2 and near == far, f"setkey -D, left:\n{near}\nright:\n{far}")
     # `fwd` policies stand beside those for `in`, and have no counterpart.
-    near, far = ([each for each in blocks(setkey(one, "-DP")) if "\tfwd" not in each] for one in (left, right))
-    turned = sorted(re.sub(r"\t(in|out)\b", lambda found: "\tout" if found[1] == "in" else "\tin", each) for each in far)
+    near, far = ([each for each in blocks(setkey(one, "-DP")) if "\tfwd" not in each]
+                 for one in (left, right))
+    turned = sorted(one.replace("\tout ", "\tin ") if "\tout " in one else one.replace("\tin ", "\tout ")
+                    for one in far)
     expect(len(near) == 2 and near == turned, f"setkey -DP, left:\n{near}\nright, turned:\n{turned}")
 
 
@@ -77,6 +79,9 @@ def explained(sites):
     expect("sent protected" in told and "0x00001001" in told, f"explain: {told}\n{words(sites)}")
 
 
-CASES = {f"README's tunnel, {left} and {right}": tunnel(left, right)
-         for left, right in (("kernel", "kernel"), ("kernel", "user"), ("user", "kernel"))}
-LONG = {}
+def cases(*pairs):
+    return {f"README's tunnel, {left} and {right}": tunnel(left, right) for left, right in pairs}
+
+
+CASES = cases(("kernel", "kernel"), ("kernel", "user"))
+LONG = cases(("user", "kernel"))
