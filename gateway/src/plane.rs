@@ -10,8 +10,9 @@ pub(crate) use own::{Kernel, OwnPlane};
 pub(crate) use recorder::Recorder;
 pub(crate) use trial::{Trial, try_kernel};
 pub(crate) use wish::PlaneWish;
+pub(crate) use xfrm::supported::{carries, enforces};
 pub(crate) use xfrm::{
-    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane, carries, enforces,
+    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane,
 };
 
 use ipsec::command::{Answer, Command, Refused};

@@ -13,11 +13,13 @@
 mod association;
 mod databases;
 mod dry_run;
+mod foreign;
 mod notifications;
 mod owner;
 mod policy;
 mod socket;
 mod statistics;
+pub(crate) mod supported;
 mod zeroizing;
 
 pub(crate) use databases::{Carried, KernelDatabases};
@@ -26,13 +28,11 @@ pub(crate) use statistics::Statistics;
 
 use super::{Plane, Unsupported, check};
 use crate::failure::Failure;
-use crate::routes::Site;
 use association::Found;
 use ipsec::command::{Answer, Command, PolicyReport, Refused, SaReport};
 use ipsec::policy::{Action, Level, Policy};
 use ipsec::sa::{Protocol, Reqid, SaConfig, SaId};
 use netlink_packet_xfrm::XfrmMessage;
-use owner::Owner;
 use socket::{Refusal, XfrmSocket};
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -57,21 +57,6 @@ impl XfrmPlane {
             undo: Vec::new(),
             unsupported: 0,
         })
-    }
-
-    /// Whether the kernel has an association with this name that is not of the gateway of this site, and would take its
-    /// packets before any other program. If the query fails, the answer is no: a kernel that cannot be queried has no
-    /// associations.
-    pub(crate) fn has_anothers(&mut self, id: &SaId, site: &Site) -> bool {
-        let question = XfrmMessage::GetSa(association::named(id));
-        match self.kernel.ask(&ZeroizingMessage::new(question)) {
-            Ok(answer) => match &*answer {
-                XfrmMessage::AddSa(message) => !Owner::of(site).owns_sa(message),
-                _ => true,
-            },
-            // An association that cannot be parsed exists all the same.
-            Err(refusal) => refusal.errno == libc::EBADMSG,
-        }
     }
 
     /// How many of the kernel's associations and policies the last dumps left out, because setkey cannot express them.
@@ -382,21 +367,6 @@ impl Plane for XfrmPlane {
         self.undo.clear();
         Ok(answers)
     }
-}
-
-/// Why the kernel cannot carry an association for a gateway, if it cannot.
-pub(crate) fn carries(config: &SaConfig) -> Result<(), Unsupported> {
-    if let Some(interface) = &config.interface {
-        return Err(Unsupported(format!(
-            "a device of its own ({interface}) needs Esplanade's own data plane: use `--plane user`"
-        )));
-    }
-    association::check_carried(config)
-}
-
-/// Why the kernel cannot enforce a policy, if it cannot.
-pub(crate) fn enforces(policy: &Policy) -> Result<(), Unsupported> {
-    policy::check_supported(policy)
 }
 
 fn meaning(answer: &ZeroizingMessage) -> Option<Found> {

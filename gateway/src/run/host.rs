@@ -1,7 +1,9 @@
 //! The host around the data plane: TUN device, sockets, the kernel's tables.
 
+mod by_kernel;
 mod engine;
 mod kernel_plane;
+mod out_of_band;
 mod planning;
 mod surroundings;
 mod watch;
@@ -9,7 +11,7 @@ mod watch;
 use super::devices::Devices;
 use super::forward::Plaintext;
 use super::icmp_validation::{self, Databases};
-use super::nat_keepalives::{self, NatKeepalives};
+use super::nat_keepalives::NatKeepalives;
 use super::native;
 use super::outer_network::OuterNetwork;
 use super::senders;
@@ -23,7 +25,6 @@ use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{self, Senders};
 use arc_swap::ArcSwap;
-use dataplane::dummy;
 use dataplane::io::udp::FirstSocket;
 use dataplane::io::{Family, PmtuCache, Waker, Warn};
 use dataplane::iv::IvSource;
@@ -31,8 +32,7 @@ use dataplane::pipeline::governor::LaneReport;
 use dataplane::{DataPlane, Ends, Hook, Totals};
 use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
-use ipsec::sa::{Sa, SaConfig};
-use ipsec::tunnel::Outer;
+use ipsec::sa::SaConfig;
 use kernel_plane::KernelPlane;
 use std::collections::BTreeSet;
 use std::io;
@@ -171,8 +171,7 @@ impl Host {
 
     /// The TUN device; empty without one.
     pub(super) fn tun(&self) -> &str {
-        let tun = self.installed.site().tun();
-        tun.filter(|_| !self.is_by_kernel()).unwrap_or_default()
+        self.installed.site().tun().unwrap_or_default()
     }
 
     /// The Ethernet device of --forward, if it is used instead.
@@ -271,35 +270,6 @@ impl Host {
         };
         let devices = peers.into_iter().filter_map(&mut device);
         devices.map(|(name, _)| name).collect()
-    }
-
-    /// Sends the NAT keepalives that are due.
-    pub(super) fn send_nat_keepalives(&mut self, snapshot: &Snapshot, now: u64) {
-        for outer in self.nat_keepalives.take_due(snapshot, &self.local, now) {
-            self.sockets
-                .send_out_of_band(&outer, &nat_keepalives::CONTENT);
-        }
-    }
-
-    /// RFC 4303 2.6: an association that has sent nothing for its dummy interval sends a dummy packet.
-    pub(super) fn send_dummies(&mut self, snapshot: &Snapshot, now: u64) {
-        for sa in snapshot.sas().filter(|sa| sa.config.dummy > 0) {
-            let config = &sa.config;
-            let tally = sa.state.usage();
-            let last = tally.last_used.max(tally.created);
-            if !self.local.contains(&config.source) || now < last + u64::from(config.dummy) {
-                continue;
-            }
-            self.send_dummy(sa, now);
-        }
-    }
-
-    /// Sends one dummy packet. An association past its hard limit sends none.
-    pub(super) fn send_dummy(&mut self, sa: &Sa, now: u64) {
-        if let Ok(packet) = dummy::seal(sa, &mut self.random, now) {
-            let outer = Outer::without_inner(&sa.config);
-            self.sockets.send_out_of_band(&outer, &packet);
-        }
     }
 
     /// The name of a device with associations of its own.

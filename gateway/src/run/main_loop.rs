@@ -140,20 +140,6 @@ impl Gateway {
         })
     }
 
-    /// Notes which plane carries the packets; from now on the kernel's notifications are taken.
-    pub(super) fn on_plane(mut self, chosen: ChosenPlane) -> Result<Self, Failure> {
-        if chosen.by_kernel {
-            let notices = KernelNotices::open().map_err(|error| {
-                Failure::new(format!(
-                    "cannot listen to the kernel's IPsec, which needs CAP_NET_ADMIN: {error}"
-                ))
-            })?;
-            self.kernel_notices = Some(notices);
-        }
-        self.chosen_plane = chosen;
-        Ok(self)
-    }
-
     /// Negotiates keys with peers.
     pub(super) fn exchange_keys(mut self, ike: Option<KeyExchange>) -> Self {
         if let Some(ike) = &ike {
@@ -369,14 +355,6 @@ impl Gateway {
             Some(Ok(())) => parting,
             _ => PassedDescriptors::default(),
         })
-    }
-
-    /// Those of a gateway that is replaced stay for the next process.
-    fn end_kernel_associations(&mut self) -> io::Result<()> {
-        if self.is_replaced {
-            return self.plane.kernel().read_kernel_counters(Duration::ZERO);
-        }
-        self.plane.kernel().end_kernel_associations()
     }
 
     fn take_away(&mut self) -> io::Result<()> {

@@ -70,8 +70,8 @@ impl OuterNetwork {
         self.opener.is_some()
     }
 
-    /// Whether XFRM already has an association of this name there that the gateway of this site did not install: then the kernel would take its packets before the
-    /// gateway receives them.
+    /// Whether XFRM already has an association of this name there that the gateway of this site did not install: then
+    /// the kernel would take its packets before the gateway receives them.
     pub(super) fn kernel_owns(&self, id: &SaId, site: &Site) -> bool {
         let mut xfrm = self.xfrm.borrow_mut();
         xfrm.as_mut()

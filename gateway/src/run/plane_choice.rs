@@ -35,7 +35,9 @@ pub(super) fn choose(
             "the kernel carried a packet and all that is configured".to_owned(),
         ),
         (PlaneWish::Auto, Trial::Refuses(why) | Trial::NotPossible(why)) => {
-            chosen(false, format!("the kernel cannot carry this: {why}"))
+            let reason = format!("the kernel cannot carry this: {why}");
+            println!("esplanade: plane user: {reason}");
+            chosen(false, reason)
         }
         (_, Trial::Refuses(why)) => Err(Failure::new(format!(
             "--plane kernel: {why}. Nothing was changed; `--plane auto` uses Esplanade's own data plane then"

@@ -1,5 +1,7 @@
 //! Which sockets the associations need, and the protected ends of the data plane made of them.
 
+mod to_kernel;
+
 use super::RunOptions;
 use super::native::Native as NativeWays;
 use super::outer_network::OuterNetwork;
@@ -24,8 +26,9 @@ use rustix::net::{SocketFlags, socket_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use to_kernel::hand_esp_to_kernel;
 
 /// The port of ESP in UDP and of IKE (RFC 3948 2).
 const SHARED_PORT: u16 = 4500;
@@ -383,31 +386,6 @@ type Opened = (
     Option<Box<dyn SelectiveSink>>,
     Option<Arc<UdpStats>>,
 );
-
-/// RFC 3948: the kernel's IPsec takes the ESP that arrives at this socket.
-fn hand_esp_to_kernel(socket: &impl AsFd, port: u16, v6: bool) -> Result<(), OpenError> {
-    const UDP_ENCAP: libc::c_int = 100;
-    const UDP_ENCAP_ESPINUDP: libc::c_int = 2;
-    let kind = UDP_ENCAP_ESPINUDP;
-    // SAFETY: the pointer and the length are those of one integer, which outlives the call.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_UDP,
-            UDP_ENCAP,
-            (&raw const kind).cast(),
-            size_of_val(&kind) as libc::socklen_t,
-        )
-    };
-    if outcome == 0 {
-        return Ok(());
-    }
-    let version = if v6 { "IPv6" } else { "IPv4" };
-    Err(OpenError::System {
-        what: format!("have the kernel's IPsec take ESP in UDP at port {port} over {version}"),
-        error: io::Error::last_os_error(),
-    })
-}
 
 fn family(v6: bool) -> Family {
     if v6 { Family::V6 } else { Family::V4 }

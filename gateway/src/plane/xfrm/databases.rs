@@ -9,22 +9,26 @@
 //! Compared is always with what the kernel has: other programs add and remove too. Only what carries the marks of this
 //! gateway ([`Owner`]) is changed or removed.
 
+mod compare;
 mod counters;
+mod errors;
 mod watch;
 
 use super::association;
 use super::owner::{MAX_POLICIES, Owner};
 use super::policy;
-use super::socket::{Refusal, XfrmSocket};
+use super::socket::XfrmSocket;
 use super::zeroizing::ZeroizingMessage;
 use crate::failure::Failure;
 use crate::routes::Site;
+use compare::{is_the_same, looks_alike, sa_of};
+use errors::{about_policy, about_sa, is_absent, unreadable};
 use ipsec::database::Snapshot;
 use ipsec::dropped::Dropped;
 use ipsec::policy::{Direction, Policy, Selector};
 use ipsec::sa::{Sa, SaConfig, SaId, SavedCounters};
+use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
-use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
@@ -386,72 +390,4 @@ impl KernelDatabases {
 /// An association that sends nothing yet, or whose life is over, is not the kernel's.
 fn is_carried(sa: &Sa) -> bool {
     !sa.config.is_standby && !sa.state.is_dead()
-}
-
-/// The association in an answer, and its name.
-fn sa_of(answer: &ZeroizingMessage) -> Option<(SaId, &ModifyMessage)> {
-    let XfrmMessage::AddSa(message) = &**answer else {
-        return None;
-    };
-    Some((association::identity(&message.user_sa_info)?, message))
-}
-
-/// Whether the kernel need not be told of the difference: it is in what only the gateway knows.
-fn looks_alike(old: &SaConfig, new: &SaConfig) -> bool {
-    let message = |config| ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
-    *message(old) == *message(new)
-}
-
-/// Whether the kernel's association has these keys, ends and mode, whatever its counters are.
-fn is_the_same(found: &ModifyMessage, config: &SaConfig) -> bool {
-    let wanted = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
-    let Some((_, wanted)) = sa_of(&wanted) else {
-        return false;
-    };
-    let (one, other) = (&found.user_sa_info, &wanted.user_sa_info);
-    let is_kept = |attribute: &&XfrmAttrs| {
-        matches!(
-            attribute,
-            XfrmAttrs::EncryptionAlg(_)
-                | XfrmAttrs::EncryptionAlgAead(_)
-                | XfrmAttrs::AuthenticationAlgTrunc(_)
-                | XfrmAttrs::CompressionAlg(_)
-                | XfrmAttrs::EncapsulationTemplate(_)
-                | XfrmAttrs::ExtraFlags(_)
-                | XfrmAttrs::TfcPadding(_)
-        )
-    };
-    let mut attributes = wanted.nlas.iter().filter(is_kept);
-    (one.id, one.saddr, one.mode, one.reqid, one.flags)
-        == (other.id, other.saddr, other.mode, other.reqid, other.flags)
-        && attributes.all(|attribute| found.nlas.contains(attribute))
-        && found.nlas.iter().filter(is_kept).count() == wanted.nlas.iter().filter(is_kept).count()
-}
-
-fn is_absent(refusal: &Refusal) -> bool {
-    [libc::ESRCH, libc::ENOENT].contains(&refusal.errno)
-}
-
-fn about_sa(config: &SaConfig, refusal: &Refusal) -> io::Error {
-    io::Error::other(format!(
-        "the kernel's IPsec, association from {} to {} with SPI {}: {refusal}",
-        config.source, config.id.destination, config.id.spi
-    ))
-}
-
-fn about_policy((selector, direction): &(Selector, Direction), refusal: &Refusal) -> io::Error {
-    let direction = match direction {
-        Direction::In => "in",
-        Direction::Out => "out",
-        Direction::Fwd => "fwd",
-    };
-    let (source, destination) = (selector.source, selector.destination);
-    io::Error::other(format!(
-        "the kernel's IPsec, `{direction}` policy from {}/{} to {}/{}: {refusal}",
-        source.address, source.len, destination.address, destination.len
-    ))
-}
-
-fn unreadable(refusal: Refusal) -> io::Error {
-    io::Error::other(format!("the kernel's IPsec cannot be read: {refusal}"))
 }

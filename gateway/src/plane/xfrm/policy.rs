@@ -36,8 +36,13 @@ pub(super) fn emit(policy: &Policy) -> ModifyMessage {
     };
     let mut attributes = Vec::new();
     if let Action::Protect(templates) = &policy.action {
-        let family = info.selector.family;
-        let templates = templates.iter().map(|each| template(each, family));
+        // What a tunnel has wrapped is of the family of its ends.
+        let mut family = info.selector.family;
+        let templates = templates.iter().map(|each| {
+            let written = template(each, family);
+            family = written.family;
+            written
+        });
         attributes.push(XfrmAttrs::Template(templates.collect()));
     }
     ModifyMessage {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::routes::DEFAULT_MARK;
+use crate::routes::{DEFAULT_MARK, Site};
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};

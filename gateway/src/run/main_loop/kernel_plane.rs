@@ -2,10 +2,13 @@
 //! own data plane.
 
 use super::Gateway;
-use crate::plane::KernelNotice;
+use crate::failure::Failure;
+use crate::plane::{KernelNotice, KernelNotices};
+use crate::run::plane_choice::ChosenPlane;
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::policy::Direction;
 use netlink_packet_xfrm::{Selector, UserAcquire};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +20,28 @@ const NO_DEVICE: u32 = 0;
 const MAX_AGE_OF_ANSWERS: Duration = Duration::from_millis(100);
 
 impl Gateway {
+    /// Notes which plane carries the packets; from now on the kernel's notifications are taken.
+    pub(in crate::run) fn on_plane(mut self, chosen: ChosenPlane) -> Result<Self, Failure> {
+        if chosen.by_kernel {
+            let notices = KernelNotices::open().map_err(|error| {
+                Failure::new(format!(
+                    "cannot listen to the kernel's IPsec, which needs CAP_NET_ADMIN: {error}"
+                ))
+            })?;
+            self.kernel_notices = Some(notices);
+        }
+        self.chosen_plane = chosen;
+        Ok(self)
+    }
+
+    /// Those of a gateway that is replaced stay for the next process.
+    pub(super) fn end_kernel_associations(&mut self) -> io::Result<()> {
+        if self.is_replaced {
+            return self.plane.kernel().read_kernel_counters(Duration::ZERO);
+        }
+        self.plane.kernel().end_kernel_associations()
+    }
+
     /// Takes the kernel's notifications.
     pub(super) fn handle_kernel_notices(&mut self) {
         let port = self.plane.kernel().kernel_port();

@@ -1,6 +1,7 @@
 //! What other programs have removed of a gateway's associations and policies, and how it is restored.
 
-use super::{KernelDatabases, sa_of};
+use super::KernelDatabases;
+use super::compare::sa_of;
 use ipsec::database::Snapshot;
 use ipsec::policy::{Direction, Selector};
 use ipsec::sa::SaId;

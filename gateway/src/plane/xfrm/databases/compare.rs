@@ -1,0 +1,47 @@
+//! Whether an association of the kernel is the wanted one.
+
+use super::super::association;
+use super::super::zeroizing::ZeroizingMessage;
+use ipsec::sa::{SaConfig, SaId};
+use netlink_packet_xfrm::state::ModifyMessage;
+use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
+
+/// The association in an answer, and its name.
+pub(super) fn sa_of(answer: &ZeroizingMessage) -> Option<(SaId, &ModifyMessage)> {
+    let XfrmMessage::AddSa(message) = &**answer else {
+        return None;
+    };
+    Some((association::identity(&message.user_sa_info)?, message))
+}
+
+/// Whether the kernel need not be told of the difference: it is in what only the gateway knows.
+pub(super) fn looks_alike(old: &SaConfig, new: &SaConfig) -> bool {
+    let message = |config| ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
+    *message(old) == *message(new)
+}
+
+/// Whether the kernel's association has these keys, ends and mode, whatever its counters are.
+pub(super) fn is_the_same(found: &ModifyMessage, config: &SaConfig) -> bool {
+    let wanted = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
+    let Some((_, wanted)) = sa_of(&wanted) else {
+        return false;
+    };
+    let (one, other) = (&found.user_sa_info, &wanted.user_sa_info);
+    let is_kept = |attribute: &&XfrmAttrs| {
+        matches!(
+            attribute,
+            XfrmAttrs::EncryptionAlg(_)
+                | XfrmAttrs::EncryptionAlgAead(_)
+                | XfrmAttrs::AuthenticationAlgTrunc(_)
+                | XfrmAttrs::CompressionAlg(_)
+                | XfrmAttrs::EncapsulationTemplate(_)
+                | XfrmAttrs::ExtraFlags(_)
+                | XfrmAttrs::TfcPadding(_)
+        )
+    };
+    let mut attributes = wanted.nlas.iter().filter(is_kept);
+    (one.id, one.saddr, one.mode, one.reqid, one.flags)
+        == (other.id, other.saddr, other.mode, other.reqid, other.flags)
+        && attributes.all(|attribute| found.nlas.contains(attribute))
+        && found.nlas.iter().filter(is_kept).count() == wanted.nlas.iter().filter(is_kept).count()
+}

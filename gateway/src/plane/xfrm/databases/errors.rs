@@ -1,0 +1,41 @@
+//! What the kernel has refused, and of what.
+
+use super::super::socket::Refusal;
+use ipsec::policy::{Direction, Selector};
+use ipsec::sa::SaConfig;
+use std::io;
+
+/// Whether the kernel has no such object.
+pub(super) fn is_absent(refusal: &Refusal) -> bool {
+    [libc::ESRCH, libc::ENOENT].contains(&refusal.errno)
+}
+
+/// An error that names the association.
+pub(super) fn about_sa(config: &SaConfig, refusal: &Refusal) -> io::Error {
+    io::Error::other(format!(
+        "the kernel's IPsec, association from {} to {} with SPI {}: {refusal}",
+        config.source, config.id.destination, config.id.spi
+    ))
+}
+
+/// An error that names the policy.
+pub(super) fn about_policy(
+    (selector, direction): &(Selector, Direction),
+    refusal: &Refusal,
+) -> io::Error {
+    let direction = match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+        Direction::Fwd => "fwd",
+    };
+    let (source, destination) = (selector.source, selector.destination);
+    io::Error::other(format!(
+        "the kernel's IPsec, `{direction}` policy from {}/{} to {}/{}: {refusal}",
+        source.address, source.len, destination.address, destination.len
+    ))
+}
+
+/// The kernel's databases cannot be read.
+pub(super) fn unreadable(refusal: Refusal) -> io::Error {
+    io::Error::other(format!("the kernel's IPsec cannot be read: {refusal}"))
+}

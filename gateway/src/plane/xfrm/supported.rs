@@ -1,0 +1,21 @@
+//! What the kernel can carry for a gateway that does the rest.
+
+use super::{association, policy};
+use crate::plane::Unsupported;
+use ipsec::policy::Policy;
+use ipsec::sa::SaConfig;
+
+/// Why the kernel cannot carry an association for a gateway, if it cannot.
+pub(crate) fn carries(config: &SaConfig) -> Result<(), Unsupported> {
+    if let Some(interface) = &config.interface {
+        return Err(Unsupported(format!(
+            "a device of its own ({interface}) needs Esplanade's own data plane: use `--plane user`"
+        )));
+    }
+    association::check_carried(config)
+}
+
+/// Why the kernel cannot enforce a policy, if it cannot.
+pub(crate) fn enforces(policy: &Policy) -> Result<(), Unsupported> {
+    policy::check_supported(policy)
+}

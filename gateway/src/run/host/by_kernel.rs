@@ -1,0 +1,84 @@
+//! The host of a gateway whose packets the kernel's own IPsec seals and opens: no device, no threads, and of the
+//! sockets those alone by which ESP in UDP arrives.
+
+use super::Host;
+use crate::plane::KernelDatabases;
+use ipsec::policy::Policy;
+use ipsec::sa::{Sa, SaId};
+use netlink_packet_xfrm::state::ModifyMessage;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+impl Host {
+    /// Whether the kernel's own IPsec carries the packets.
+    pub(in crate::run) fn is_by_kernel(&self) -> bool {
+        self.kernel_plane.is_some()
+    }
+
+    /// Asks the kernel for the counters of its associations, unless they are younger than `max_age`.
+    pub(in crate::run) fn read_kernel_counters(&mut self, max_age: Duration) -> io::Result<()> {
+        let Some(plane) = &mut self.kernel_plane else {
+            return Ok(());
+        };
+        if plane.read_at.is_some_and(|at| at.elapsed() < max_age) {
+            return Ok(());
+        }
+        plane.read_at = Some(Instant::now());
+        plane.databases.read_counters()
+    }
+
+    /// The number by which the kernel's notifications name what this gateway has changed.
+    pub(in crate::run) fn kernel_port(&self) -> u32 {
+        let plane = self.kernel_plane.as_ref();
+        plane.map_or(0, |plane| plane.databases.port())
+    }
+
+    /// The policy that a notification of the kernel names.
+    pub(in crate::run) fn kernels_policy(&self, index: u32) -> Option<Arc<Policy>> {
+        self.kernel_plane.as_ref()?.databases.policy_of_index(index)
+    }
+
+    /// The association that a notification of the kernel names.
+    pub(in crate::run) fn kernels_sa(&self, id: &SaId) -> Option<Arc<Sa>> {
+        self.kernel_plane.as_ref()?.databases.sa(id).cloned()
+    }
+
+    /// Takes over the last counters of an association that the kernel has ended.
+    pub(in crate::run) fn observe_last(&mut self, id: &SaId, last: &ModifyMessage) {
+        if let Some(plane) = &mut self.kernel_plane {
+            plane.databases.observe(id, last);
+        }
+    }
+
+    /// A gateway that stops leaves its policies, so that nothing passes in clear, and no association: their numbers are
+    /// in its state file.
+    pub(in crate::run) fn end_kernel_associations(&mut self) -> io::Result<()> {
+        match &mut self.kernel_plane {
+            Some(plane) => plane.databases.remove_sas(),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes all that this gateway has changed in the kernel.
+    pub(in crate::run) fn take_away(&mut self) -> io::Result<()> {
+        self.installed.remove()?;
+        match &mut self.kernel_plane {
+            Some(plane) => plane.databases.remove_all(),
+            None => Ok(()),
+        }
+    }
+
+    /// What an earlier gateway of this site left in the kernel's IPsec, when the packets were carried there. The drop
+    /// rules are in place when this is called.
+    pub(super) fn remove_left_in_kernel(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_cleared_kernel, true) || self.is_by_kernel() {
+            return Ok(());
+        }
+        // A kernel without XFRM has nothing.
+        match KernelDatabases::open(self.installed.site()) {
+            Ok(mut left) => left.remove_all(),
+            Err(_) => Ok(()),
+        }
+    }
+}
