@@ -133,10 +133,15 @@ def hostile_host(plan, part, name, words):
     return Slice(part, name, f"{BUILD} && {run}", 6 * HOUR, by_lines)
 
 
+def kernel_plane(plan):
+    yield Slice("kernel-plane", "cases", f"{BUILD} && tests/runner/isolated tests/kernel-plane/run --all", HOUR, by_lines)
+
+
 def order(plan):
     yield Slice("order", "trials", f"{BUILD} && tests/runner/isolated tests/deep/order --out {plan.place}/order-out",
                 HOUR, by_lines)
 
 
 PARTS = {"asan": asan, "fuzz": fuzz, "mutants": mutant_tests, "every-call": every_call, "kill9": kill9,
-         "kernels": kernels, "fresh": fresh, "packages": packages, "hostile": hostile, "order": order}
+         "kernels": kernels, "fresh": fresh, "packages": packages, "hostile": hostile, "order": order,
+         "kernel-plane": kernel_plane}

@@ -98,6 +98,11 @@ struct Wire {
 
 impl Wire {
     fn new() -> Self {
+        // The kernel's own IPv6 packets of a new link would be counted too.
+        for scope in ["all", "default"] {
+            let setting = format!("net.ipv6.conf.{scope}.disable_ipv6=1");
+            said(&["sysctl", "-qw", &setting], "");
+        }
         for words in [
             "link add eth0 address 02:00:00:00:00:01 type veth peer name far",
             "link set lo up",
