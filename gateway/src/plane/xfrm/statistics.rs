@@ -53,13 +53,13 @@ const COUNTERS: [(&str, Way, Dropped); 29] = [
     ("XfrmInIptfsError", Way::Inbound, Dropped::BadInner),
 ];
 
-/// Drops by [`Dropped::index`].
-pub(crate) type Drops = [u64; Dropped::ALL.len()];
+/// Dropped packets by [`Dropped::index`].
+pub(crate) type DropsByReason = [u64; Dropped::ALL.len()];
 
 /// The file with the counters, and what they were when the gateway began.
 pub(crate) struct Statistics {
     file: File,
-    before: [Drops; 2],
+    before: [DropsByReason; 2],
 }
 
 impl Statistics {
@@ -71,7 +71,7 @@ impl Statistics {
     }
 
     /// What was dropped since it was opened: outbound, then inbound.
-    pub(crate) fn drops(&self) -> [Drops; 2] {
+    pub(crate) fn drops(&self) -> [DropsByReason; 2] {
         // A file that cannot be read shows nothing new.
         let mut now = read(&self.file).unwrap_or(self.before);
         for (now, before) in now.iter_mut().flatten().zip(self.before.iter().flatten()) {
@@ -81,13 +81,13 @@ impl Statistics {
     }
 }
 
-fn read(file: &File) -> io::Result<[Drops; 2]> {
+fn read(file: &File) -> io::Result<[DropsByReason; 2]> {
     let mut bytes = [0; MAX_BYTES];
     let len = file.read_at(&mut bytes, 0)?;
     Ok(parse(&String::from_utf8_lossy(&bytes[..len])))
 }
 
-fn parse(text: &str) -> [Drops; 2] {
+fn parse(text: &str) -> [DropsByReason; 2] {
     let mut drops = [[0; Dropped::ALL.len()]; 2];
     for line in text.lines() {
         let mut words = line.split_whitespace();
