@@ -111,7 +111,7 @@ fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
     })?;
     Ok(Prepared {
         options,
-        peers,
+        peers: peers.map(|peers| plane.serves(peers)),
         plane,
         site,
         warnings,

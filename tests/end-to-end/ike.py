@@ -246,23 +246,29 @@ def a_reload_of_one_peer_leaves_the_other_alone():
         expect(left.peer()["children"][0]["inbound_spi"] == spi, "the peer that did not change has new keys")
 
 
-def the_files_of_the_readme_bring_a_tunnel_up():
+def start_files_of_the_readme(sites, options_of=lambda name: ()):
+    """The gateways of README's two files, once both peers are up."""
     with open(README) as file:
         found = re.findall(r"^ *```toml\n(.*?)^ *```", file.read(), re.DOTALL | re.MULTILINE)
     texts = [textwrap.dedent(text) for text in found]
     expect(len(texts) == 2 and all(len(text.splitlines()) <= 10 for text in texts), f"the control failed: {found}")
     expect(all("psk_file = \"b.psk\"" in text for text in texts), "the control failed: no file for the key")
+    gateways = []
+    for name, text in zip(NAMES, texts):
+        gateway = Keyed(getattr(sites, name), text, options_of(name), started=False)
+        with open(f"{gateway.folder}/b.psk", "w") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(PSK + "\n")
+        sites.gateways[name] = gateway
+        gateways.append(gateway.start().ready())
+    for gateway, peer in zip(gateways, ("b", "a")):
+        gateway.wait("up", peer)
+    return gateways
+
+
+def the_files_of_the_readme_bring_a_tunnel_up():
     with Sites("ik") as sites:
-        gateways = []
-        for name, text in zip(NAMES, texts):
-            gateway = Keyed(getattr(sites, name), text, started=False)
-            with open(f"{gateway.folder}/b.psk", "w") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(PSK + "\n")
-            sites.gateways[name] = gateway
-            gateways.append(gateway.start().ready())
-        for gateway, peer in zip(gateways, ("b", "a")):
-            gateway.wait("up", peer)
+        gateways = start_files_of_the_readme(sites)
         wire = sites.listen(sites.wire, "left")
         expect(sites.ping(4) == 3, f"no ping through the tunnel: {gateways[0].words()}")
         frames = wire.settle()

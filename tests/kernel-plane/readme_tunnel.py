@@ -1,11 +1,13 @@
-"""README's tunnel with keys set by hand, on every pair of planes."""
+"""README's tunnels, keyed by IKE and by hand, on every pair of planes."""
 
 import os
 import re
 
+from ike import start_files_of_the_readme
 from network.expect import expect
-from network.wire import UDP
-from planes import PlaneSites, carried, counted_by_the_kernel, says_its_plane, seen_without_a_tunnel, setkey, words
+from network.wire import ESP, UDP
+from planes import (PlaneSites, carried, counted_by_the_kernel, options_of, says_its_plane, seen_without_a_tunnel,
+                    setkey, words)
 
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
 # Of `setkey -D`, what time and traffic change.
@@ -79,8 +81,25 @@ def explained(sites):
     expect("sent protected" in told and "0x00001001" in told, f"explain: {told}\n{words(sites)}")
 
 
+def by_ike(left, right):
+    """The two files as they are: where the kernel seals and opens, a peer that says nothing of a device has none."""
+    def test():
+        with PlaneSites("rt", left, right) as sites:
+            pairs = sites.pairs((4,))
+            wire = seen_without_a_tunnel(sites, pairs)
+            start_files_of_the_readme(sites, lambda name: options_of(sites.planes[name]))
+            for name, plane in sites.planes.items():
+                says_its_plane(sites.gateways[name], plane)
+            carried(sites, pairs, wire, (ESP, UDP))
+            counted_by_the_kernel(sites, ["esp"])
+    return test
+
+
 def cases(*pairs):
-    return {f"README's tunnel, {left} and {right}": tunnel(left, right) for left, right in pairs}
+    return {name: test for left, right in pairs for name, test in (
+        (f"README's tunnel, {left} and {right}", tunnel(left, right)),
+        (f"README's tunnel by IKE, {left} and {right}", by_ike(left, right)),
+    )}
 
 
 CASES = cases(("kernel", "kernel"), ("kernel", "user"))

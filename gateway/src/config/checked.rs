@@ -33,6 +33,20 @@ pub(crate) struct ConfiguredPeer {
     pub(crate) hooks: ConfiguredHooks,
 }
 
+impl ConfiguredPeer {
+    /// The peer of a gateway whose packets the kernel's own IPsec seals and opens: there the default mode is by
+    /// policies.
+    pub(crate) fn by_kernel(mut self) -> Self {
+        if let Mode::Route {
+            is_default: true, ..
+        } = self.mode
+        {
+            self.mode = Mode::Policy;
+        }
+        self
+    }
+}
+
 /// What this side proves its identity by.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Credential {
@@ -63,6 +77,8 @@ pub(crate) enum Mode {
         /// Whether the gateway leads the peer's networks into it; otherwise it adds no route, and only what others
         /// route there goes through the tunnel.
         by_networks: bool,
+        /// Whether the file names neither `mode` nor anything about a device.
+        is_default: bool,
     },
     /// By policies.
     Policy,

@@ -54,6 +54,7 @@ fn describe(out: &mut String, peer: &ConfiguredPeer) {
             Mode::Route {
                 device,
                 by_networks: true,
+                ..
             } => format!("by the device {device}, to which routes of its networks lead"),
             Mode::Route { device, .. } => {
                 format!("by the device {device}, to which this gateway adds no route")

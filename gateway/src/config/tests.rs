@@ -152,11 +152,30 @@ fn ten_lines_are_a_tunnel() {
             == Mode::Route {
                 device: "ike-office".to_owned(),
                 by_networks: true,
+                is_default: true,
             }
     );
     assert!(matches!(&peer.credential, Credential::SharedSecret(key) if key.expose().len() == 32));
     assert_eq!(connection.children.len(), 1);
     assert_eq!(connection.children[0].name, "office");
+}
+
+#[test]
+fn on_the_kernels_plane_a_peer_has_policies_unless_it_asks_for_a_device() {
+    let folder = Folder::new();
+    let by_kernel = |more: &str| {
+        let config = folder.good(&format!("{PEER}{more}\n"));
+        config.peers[0].clone().by_kernel().mode
+    };
+    assert_eq!(by_kernel(""), Mode::Policy);
+    assert_eq!(by_kernel("mode = \"transport\""), Mode::Transport);
+    for asked in [
+        "mode = \"route\"",
+        "interface = \"vpn0\"",
+        "routes = \"networks\"",
+    ] {
+        assert!(matches!(by_kernel(asked), Mode::Route { .. }), "{asked}");
+    }
 }
 
 #[test]

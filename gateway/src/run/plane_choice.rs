@@ -15,6 +15,17 @@ pub(super) struct ChosenPlane {
     pub reason: String,
 }
 
+impl ChosenPlane {
+    /// The peers as this plane serves them.
+    pub(super) fn serves(&self, peers: Vec<ConfiguredPeer>) -> Vec<ConfiguredPeer> {
+        if self.by_kernel {
+            peers.into_iter().map(ConfiguredPeer::by_kernel).collect()
+        } else {
+            peers
+        }
+    }
+}
+
 /// Tries the kernel if it is wanted, with the whole configuration.
 pub(super) fn choose(
     options: &RunOptions,
@@ -62,12 +73,22 @@ fn what_needs_our_own(options: &RunOptions, peers: &[ConfiguredPeer]) -> Option<
             "--outer-device {name} needs Esplanade's own data plane"
         ));
     }
-    let routed = peers
-        .iter()
-        .find(|peer| matches!(peer.mode, Mode::Route { .. }));
-    routed.map(|peer| {
+    peers.iter().find_map(needs_a_device)
+}
+
+/// Why the kernel's plane cannot serve a peer, which has a device of its own because its file says so.
+pub(super) fn needs_a_device(peer: &ConfiguredPeer) -> Option<String> {
+    let is_asked_for = matches!(
+        peer.mode,
+        Mode::Route {
+            is_default: false,
+            ..
+        }
+    );
+    is_asked_for.then(|| {
         format!(
-            "peer {}: `mode = \"route\"`, the default, needs Esplanade's own data plane: write `mode = \"policy\"`",
+            "peer {}: a device of its own (`mode = \"route\"`, `interface`, `routes`) needs Esplanade's own data \
+             plane: write `mode = \"policy\"`",
             peer.connection.name
         )
     })

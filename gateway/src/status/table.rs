@@ -29,19 +29,22 @@ fn key_exchange(ike: &IkeStatus) -> String {
     folder.chain(trouble).chain(hooks).collect()
 }
 
-/// What seals and opens packets. The reason is shown where it is not the default.
+/// What seals and opens packets.
 fn carrier(status: &Status) -> String {
     if status.plane == "kernel" {
-        return format!("plane kernel: {}", status.plane_reason);
+        return "plane kernel".to_owned();
     }
     let device = status.forward.as_ref().unwrap_or(&status.tun);
-    let hands = hands(status.workers);
-    match status.plane_reason.strip_prefix("the kernel cannot") {
-        Some(_) => format!(
-            "device {device} · {hands} · plane user: {}",
-            status.plane_reason
-        ),
-        None => format!("device {device} · {hands}"),
+    format!("device {device} · {}", hands(status.workers))
+}
+
+/// Why this plane was chosen, where it is not the default.
+fn reason_of_plane(status: &Status) -> String {
+    let (plane, reason) = (&status.plane, &status.plane_reason);
+    if plane == "kernel" || reason.starts_with("the kernel cannot") {
+        format!("plane {plane}: {reason}\n")
+    } else {
+        String::new()
     }
 }
 
@@ -56,6 +59,7 @@ fn status(status: &Status) -> String {
         duration(status.uptime_seconds),
         carrier(status),
     );
+    text += &reason_of_plane(status);
     if !status.user.is_empty() {
         let _ = writeln!(
             text,

@@ -62,9 +62,11 @@ pub(super) fn mode(name: Text<'_>, table: Table<'_>) -> Option<Mode> {
             let named = device.map_or_else(|| default_device(name), device_named);
             let device = table.findings().keep(named);
             let by_networks = by_networks(table);
+            let asks = ["mode", "interface", "routes"];
             Some(Mode::Route {
                 device: device?,
                 by_networks: by_networks?,
+                is_default: !asks.into_iter().any(|key| table.has(key)),
             })
         }
     }

@@ -90,7 +90,7 @@ pub(super) fn check_carried(config: &SaConfig) -> Result<(), Unsupported> {
     let mut algorithms = encryption.into_iter().chain(integrity);
     if let Some((name, _)) = algorithms.find(|(_, xfrm)| xfrm.is_empty()) {
         return Err(Unsupported(format!(
-            "the kernel does not support {name}; use another algorithm, or use `esplanade run` instead"
+            "the kernel does not support {name}; use another algorithm, or use `esplanade run --plane user`"
         )));
     }
     if config.replay_window > XFRMA_REPLAY_ESN_MAX as u32 {

@@ -103,11 +103,11 @@ impl fmt::Display for Refusal {
             }
             libc::EPROTONOSUPPORT | libc::ENOPROTOOPT | libc::EAFNOSUPPORT => {
                 "this kernel does not support the protocol: load the modules xfrm_user, esp4, esp6, ah4 and ah6 \
-                 (`modprobe -a xfrm_user esp4 esp6 ah4 ah6`), or use `esplanade run` instead of `--plane kernel`"
+                 (`modprobe -a xfrm_user esp4 esp6 ah4 ah6`), or use `esplanade run --plane user`"
             }
             libc::ENOSYS => {
                 "this kernel lacks an algorithm of the association; load its module (/proc/crypto lists what is \
-                 loaded), or use `esplanade run` instead"
+                 loaded), or use `esplanade run --plane user`"
             }
             libc::EEXIST => {
                 "it exists already in the kernel, perhaps in a form that setkey cannot express; see `ip xfrm state` \

@@ -42,6 +42,7 @@ impl PeerDevice {
             Mode::Route {
                 device,
                 by_networks,
+                ..
             } => Some(Self {
                 name: device.as_str().into(),
                 by_networks: *by_networks,

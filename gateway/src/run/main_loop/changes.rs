@@ -76,8 +76,11 @@ impl Gateway {
 
     fn read_again(&mut self) -> Result<Content, Failure> {
         let previous = self.ike.as_ref().map(|ike| &*ike.configured);
-        self.file
-            .read_again(previous.unwrap_or_default(), &self.warnings.warn())
+        let previous = previous.unwrap_or_default();
+        let mut content = self.file.read_again(previous, &self.warnings.warn())?;
+        let peers = content.peers.take();
+        content.peers = peers.map(|peers| self.chosen_plane.serves(peers));
+        Ok(content)
     }
 
     /// SIGHUP: the answer is written to the log.
