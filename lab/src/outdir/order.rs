@@ -53,6 +53,12 @@ impl RunRequest {
         }
     }
 
+    /// Whether the spec was not written for the hosts that are behind it.
+    pub fn names_hosts(&self) -> bool {
+        let mut arguments = self.arguments.iter();
+        arguments.any(|word| word == "--hosts" || word.starts_with("--hosts="))
+    }
+
     /// Writes it; one that is there stays.
     pub fn keep(&self, folder: &Path) -> Result<(), String> {
         let place = folder.join(ORDER);
