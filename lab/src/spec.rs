@@ -199,11 +199,12 @@ fn parse(file: Tree<'_>, preset: Option<Preset>, fits: bool) -> Result<Spec, Dia
         guest: hosts::is_guest(file)?,
         hosts,
     };
-    spec.reference = reference(file, &spec)?;
+    spec.reference = reference(file, &spec, machines.is_some())?;
     Ok(spec)
 }
 
-fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Diagnostic> {
+/// Of a spec that was made to fit other hosts, what it compares with may be left out: then the first.
+fn reference(file: Tree<'_>, spec: &Spec, fits: bool) -> Result<String, Diagnostic> {
     let ids = spec.contenders();
     let first = ids.first().ok_or_else(|| Diagnostic {
         at: 0..0,
@@ -217,8 +218,11 @@ fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Diagnostic> {
     if ids.contains(&word) {
         return Ok(word.into());
     }
-    if spec.hosts.is_some() && !spec.skipped.is_empty() {
-        return Ok((*first).into());
+    if fits {
+        // Two hosts alone are in transport mode, which is part of an id.
+        let transport = format!("{word}-transport");
+        let known = ids.iter().find(|id| **id == transport);
+        return Ok((*known.unwrap_or(first)).into());
     }
     let of_it = format!("`{word}`");
     let left_out = spec.skipped.iter().find(|why| why.starts_with(&of_it));

@@ -39,7 +39,7 @@ pub(super) fn text(findings: &Findings) -> String {
     out += &soaker_lines(findings);
     out += &profile_lines(findings);
     if let Some(note) = two_clocks::note(findings) {
-        let _ = writeln!(out, "{note}");
+        let _ = writeln!(out, "{}", note.replace(". ", ".\n"));
     }
     if out.is_empty() {
         out
