@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 
-from machines import HOSTS_ONLY, SPEC, until
+from machines import HOSTS_ONLY, LIMIT, SPEC, until
 from network.expect import expect
+from network.gateway import program
 from sentences import LONG, OURS, PLAIN, SHORT
 
 SEARCH = '[load]\nkind = "frames"\nsearch = "pdr"\nframe_bytes = 512\nlatency_at_percent = "50"\n'
@@ -175,6 +176,20 @@ def study_of_2010(machines):
     machines.unchanged(before)
 
 
+def resumed_study(machines):
+    before = machines.pictures()
+    run = machines.lab(HOSTS_ONLY, "--smoke", study="klassert-2010")
+    until(lambda: machines.having("alpha", "tool send"), lambda: f"no frames flow: {run.words()}")
+    run.process.send_signal(signal.SIGINT)
+    run.ends(130)
+    # The hosts are kept with the study.
+    os.remove(f"{run.out}.toml")
+    machines.hosts["lab"].sh(f"{program('esplanade-lab')} run --resume {run.out}", LIMIT)
+    measured = {name for name, status, *_ in run.outcomes() if status == "measured"}
+    expect(len(measured) == 3, run.outcomes())
+    machines.unchanged(before)
+
+
 @contextlib.contextmanager
 def sshd_under(machines, name, prefix):
     """The sshd of a host is started by another program; afterwards as before."""
@@ -198,4 +213,5 @@ CASES = {
     "frames are sent by the lab's own version where the host has another": another_version,
     "a host where the lab's programs cannot run is named with the folder": nothing_runs_there,
     "the study of 2010 runs between two hosts, and what they cannot do is named": study_of_2010,
+    "the study of 2010 on hosts is resumed without the file that named them": resumed_study,
 }

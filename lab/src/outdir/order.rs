@@ -116,6 +116,16 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_hosts_is_noticed_however_it_was_typed() {
+        let names_hosts = |typed: &[&str]| {
+            let typed = typed.iter().map(|word| (*word).to_owned());
+            RunRequest::new(typed, "text", 1, 1).names_hosts()
+        };
+        assert!(names_hosts(&["demo", "--hosts", "a.toml"]) && names_hosts(&["demo", "--hosts=a"]));
+        assert!(!names_hosts(&["demo", "--only", "plain"]));
+    }
+
+    #[test]
     fn what_is_kept_is_read_again() {
         let folder = std::env::temp_dir().join(format!("lab-order-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
