@@ -12,9 +12,10 @@ from sentences import LONG, OURS, PLAIN, SHORT
 
 SEARCH = '[load]\nkind = "frames"\nsearch = "pdr"\nframe_bytes = 512\nlatency_at_percent = "50"\n'
 STEADY = '[load]\nkind = "steady"\nframe_bytes = 512\nrate_pps = 2000\n'
-# Each frame is a packet of its own on the wire, as the rule below counts packets.
+# Each frame is a packet of its own on the wire, as a rule of nftables counts packets.
 SINGLE = SPEC.replace("[testbed]\n", "[testbed]\noffloads = false\n")
-ONE_IN_16 = "udp dport 5303 numgen inc mod 16 == 0 drop"
+# User data of a frame of 512 bytes: less Ethernet, its check sequence, and the headers of IPv4 and UDP.
+PAYLOAD = 512 - 18 - 20 - 8
 BETA = "right (ssh://root@beta:2202): "
 # Nothing of alpha's can be meant where beta's monotonic clock is more than a day ahead.
 ANOTHER_CLOCK = ["unshare", "-T", "--monotonic", "100000"]
@@ -59,21 +60,36 @@ def backwards(machines):
     machines.unchanged(before)
 
 
-def one_in_sixteen(machines):
+def one_in_sixteen(machines, verdict):
+    """The figures of frames of which beta drops or doubles every sixteenth, and how many were sent."""
     beta = machines.hosts["beta"]
-    beta.sh("nft add table ip loss; nft add chain ip loss way '{ type filter hook input priority 0; }'; "
-            f"nft add rule ip loss way {ONE_IN_16}")
+    beta.sh("nft add table ip sixteenth; nft add chain ip sixteenth way '{ type filter hook input priority 0; }'; "
+            f"nft add rule ip sixteenth way iifname eth7 udp dport 5303 numgen inc mod 16 == 0 {verdict}")
     try:
         before = machines.pictures()
         run = machines.lab(SINGLE + STEADY + PLAIN, "--rounds", "1", "--duration", "4").ends(0)
-        [found] = figures(run).values()
-        sent = found["lost_count"] / found["loss_ratio"]
-        expect(sent > 4000, found)
-        expect(abs(found["lost_count"] - sent / 16) < 1, found)
-        expect((found["duplicates_count"], found["reordered_count"]) == (0, 0), found)
         machines.unchanged(before)
     finally:
-        beta.sh("nft delete table ip loss")
+        beta.sh("nft delete table ip sixteenth")
+    [found] = figures(run).values()
+    [record] = run.records()
+    arrived = record["outcome"]["carried"]["bytes"] / PAYLOAD
+    return found, arrived + found["lost_count"]
+
+
+def loses_one_in_sixteen(machines):
+    found, sent = one_in_sixteen(machines, "drop")
+    expect(sent > 4000, (found, sent))
+    expect(abs(found["lost_count"] - sent / 16) < 1, (found, sent))
+    expect(abs(found["loss_ratio"] - found["lost_count"] / sent) < 1e-9, (found, sent))
+    expect((found["duplicates_count"], found["reordered_count"]) == (0, 0), found)
+
+
+def doubles_one_in_sixteen(machines):
+    found, sent = one_in_sixteen(machines, 'dup to 192.0.2.77 device "lo"')
+    expect(sent > 4000, (found, sent))
+    expect(abs(found["duplicates_count"] - sent / 16) < 1, (found, sent))
+    expect((found["lost_count"], found["reordered_count"]) == (0, 0), found)
 
 
 def occupied(machines):
@@ -205,7 +221,8 @@ def sshd_under(machines, name, prefix):
 CASES = {
     "frames between two hosts with different clocks give round trips, and no one-way delay": two_clocks,
     "frames from the right host to the left one are answered, too": backwards,
-    "of frames on a path that drops one in 16, one in 16 is reported as lost": one_in_sixteen,
+    "of frames on a path that drops one in 16, one in 16 is reported as lost": loses_one_in_sixteen,
+    "of frames on a path that doubles one in 16, one in 16 is reported as a duplicate": doubles_one_in_sixteen,
     "a port of the frames that another program has is named with its host": occupied,
     "kill -9 of the lab leaves neither sender nor receiver of frames": killed_lab,
     "a host that is lost while frames flow is named, and the rest goes on": lost_in_mid_trial,
