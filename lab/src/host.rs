@@ -16,6 +16,11 @@ pub trait Host {
     /// `client`, `left`, `right` or `server`.
     fn name(&self) -> &str;
 
+    /// What errors call it: its name, and where a machine is reached.
+    fn place(&self) -> String {
+        self.name().to_owned()
+    }
+
     /// Runs a program to its end; killed when it takes longer than `limit`.
     fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault>;
 

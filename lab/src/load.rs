@@ -59,6 +59,8 @@ struct Ends<'topology> {
     to: &'topology dyn Host,
     /// The address on which that host listens.
     address: IpAddr,
+    /// The address of the host that sends.
+    from_address: IpAddr,
 }
 
 impl Direction {
@@ -69,11 +71,13 @@ impl Direction {
                 from: client,
                 to: server,
                 address: topology.addresses.server,
+                from_address: topology.addresses.client,
             },
             Direction::Reverse => Ends {
                 from: server,
                 to: client,
                 address: topology.addresses.client,
+                from_address: topology.addresses.server,
             },
         }
     }

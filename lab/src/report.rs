@@ -19,6 +19,7 @@ mod section;
 pub mod soaker;
 mod table;
 mod totals;
+mod two_clocks;
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +43,14 @@ pub fn text(records: &[Record], folder: &Path) -> String {
 /// The bars of the study that was ordered in a folder. They are not part of a record: they are not measured.
 fn bars(folder: &Path, records: &[Record]) -> Vec<Bar> {
     let ordered = RunRequest::read(folder).ok().filter(|_| !emulated(records));
-    let spec = ordered.and_then(|order| Spec::read(&order.spec, "the order").ok());
+    let spec = ordered.and_then(|order| {
+        let read = if order.names_hosts() {
+            Spec::read_for_hosts(&order.spec, "the order", None)
+        } else {
+            Spec::read(&order.spec, "the order")
+        };
+        read.ok()
+    });
     spec.map_or_else(Vec::new, |spec| spec.bars)
 }
 

@@ -37,6 +37,7 @@ use tree::Tree;
 
 pub(crate) use cell::Cell;
 pub(crate) use complaint::SpecError;
+pub(crate) use hosts::joined;
 pub(crate) use preset::Preset;
 pub(crate) use programs::Programs;
 
@@ -104,8 +105,27 @@ impl Spec {
         name: &str,
         preset: Option<Preset>,
     ) -> Result<Spec, SpecError> {
+        Spec::read_text(text, name, preset, false)
+    }
+
+    /// Reads a spec that was not written for its hosts, as [`joined`] gives it: what these cannot do is left out of it,
+    /// and named in `skipped`.
+    pub(crate) fn read_for_hosts(
+        text: &str,
+        name: &str,
+        preset: Option<Preset>,
+    ) -> Result<Spec, SpecError> {
+        Spec::read_text(text, name, preset, true)
+    }
+
+    fn read_text(
+        text: &str,
+        name: &str,
+        preset: Option<Preset>,
+        fits: bool,
+    ) -> Result<Spec, SpecError> {
         let file = DeTable::parse(text).map_err(|error| complaint::of_toml(&error, text, name))?;
-        parse(Tree::of(&file), preset)
+        parse(Tree::of(&file), preset, fits)
             .map_err(|wrong| SpecError::new(wrong.at, wrong.what, wrong.advice, text, name))
     }
 
@@ -145,7 +165,7 @@ impl Spec {
     }
 }
 
-fn parse(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Diagnostic> {
+fn parse(file: Tree<'_>, preset: Option<Preset>, fits: bool) -> Result<Spec, Diagnostic> {
     file.only(&TOP_LEVEL_FIELDS)?;
     let study = file.text("study")?.ok_or_else(|| Diagnostic {
         at: 0..0,
@@ -153,8 +173,16 @@ fn parse(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Diagnostic> {
         advice: "begin it with `study = \"a-name\"`".into(),
     })?;
     let preset = preset::read(file, preset)?;
-    let (cells, skipped) = expand::cells(file, &preset)?;
-    let hosts = hosts::read(file, &cells)?;
+    let machines = if fits { hosts::machines(file)? } else { None };
+    let (cells, skipped) = expand::cells(file, &preset, machines)?;
+    if machines.is_some() && cells.is_empty() {
+        return Err(Diagnostic {
+            at: 0..0,
+            what: "nothing of this spec can be measured on real machines".into(),
+            advice: format!("use namespaces. {}", skipped.join(". ")),
+        });
+    }
+    let hosts = hosts::read(file, &cells, machines.is_none())?;
     let rounds = file.number("rounds", 1..=10_000)?.unwrap_or(3);
     let seconds = file.number("duration", 1..=86_400)?.unwrap_or(5);
     let mut spec = Spec {
@@ -171,11 +199,12 @@ fn parse(file: Tree<'_>, preset: Option<Preset>) -> Result<Spec, Diagnostic> {
         guest: hosts::is_guest(file)?,
         hosts,
     };
-    spec.reference = reference(file, &spec)?;
+    spec.reference = reference(file, &spec, machines.is_some())?;
     Ok(spec)
 }
 
-fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Diagnostic> {
+/// Of a spec that was made to fit other hosts, what it compares with may be left out: then the first.
+fn reference(file: Tree<'_>, spec: &Spec, fits: bool) -> Result<String, Diagnostic> {
     let ids = spec.contenders();
     let first = ids.first().ok_or_else(|| Diagnostic {
         at: 0..0,
@@ -188,6 +217,12 @@ fn reference(file: Tree<'_>, spec: &Spec) -> Result<String, Diagnostic> {
     let word = tree::text(written)?;
     if ids.contains(&word) {
         return Ok(word.into());
+    }
+    if fits {
+        // Two hosts alone are in transport mode, which is part of an id.
+        let transport = format!("{word}-transport");
+        let known = ids.iter().find(|id| **id == transport);
+        return Ok((*known.unwrap_or(first)).into());
     }
     let of_it = format!("`{word}`");
     let left_out = spec.skipped.iter().find(|why| why.starts_with(&of_it));

@@ -11,7 +11,7 @@ mod rekey;
 mod round_trip;
 mod soak;
 
-pub(crate) use frames::{Received, Sent};
+pub(crate) use frames::{LISTENING, Received, Sent};
 pub use round_trip::RoundTrips;
 pub use soak::{Class, SoakCounts, SoakLine, Spinning};
 

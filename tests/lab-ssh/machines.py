@@ -26,6 +26,8 @@ ssh = "ssh://root@beta:2202"
 wan = "eth7"
 wan_address = "192.0.2.77/24"
 """
+# The same machines for a study that names none.
+HOSTS_ONLY = SPEC[SPEC.index("[testbed.hosts.left]"):]
 FOUR = SPEC.replace('"pair"', '"gateways"').replace("wan =", 'lan = "lan1"\nwan =') + """[testbed.hosts.client]
 ssh = "ssh://gamma"
 lan = "lan0"
@@ -114,19 +116,19 @@ class Machines:
         for name in ["esplanade", "esplanade-lab"]:
             os.symlink(program(name), f"{self.folder}/beta-bin/{name}")
 
-    def serve(self, name):
-        """Starts the sshd of a host, for the first time or again."""
+    def serve(self, name, prefix=()):
+        """Starts the sshd of a host, for the first time or again; a prefix is a program that starts it."""
         path = f"{self.folder}/{name}.conf"
         with open(path, "w") as file:
             file.write(SSHD.format(folder=self.folder, name=name, net=NETS[name], port=PORTS[name]))
-        self.hosts[name].start(["/usr/sbin/sshd", "-D", "-f", path], stdout=subprocess.DEVNULL,
+        self.hosts[name].start([*prefix, "/usr/sbin/sshd", "-D", "-f", path], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
         until(lambda: self.hosts[name].attempt(f"ss -Htln sport = :{PORTS[name]} | grep -q .")[0] == 0,
               f"the sshd of {name} does not listen")
 
-    def lab(self, spec, *options, config=None):
-        """Starts a run; its folder is new."""
-        self.run = Run(self, spec, options, config or f"{self.folder}/config")
+    def lab(self, spec, *options, config=None, study=None):
+        """Starts a run; its folder is new. A study of the lab's own runs on the hosts of the spec."""
+        self.run = Run(self, spec, options, config or f"{self.folder}/config", study)
         return self.run
 
     def abandon(self):
@@ -185,14 +187,15 @@ class Run:
 
     count = 0
 
-    def __init__(self, machines, spec, options, config):
+    def __init__(self, machines, spec, options, config, study):
         Run.count += 1
         self.out = f"{machines.folder}/out-{Run.count}"
         self.log = f"{self.out}.log"
         path = f"{self.out}.toml"
         with open(path, "w") as file:
             file.write(spec)
-        argv = [program("esplanade-lab"), "run", path, "--out", self.out, "--seed", "1", "--ssh-config", config,
+        what = [study, "--hosts", path] if study else [path]
+        argv = [program("esplanade-lab"), "run", *what, "--out", self.out, "--seed", "1", "--ssh-config", config,
                 *options]
         with open(self.log, "w") as log:
             self.process = machines.hosts["lab"].start(argv, stdout=log, stderr=subprocess.STDOUT)

@@ -19,7 +19,7 @@ use crate::report::paper::{Claim, MachineClass, Paper};
 use crate::spec::{Preset, Programs, Spec};
 use crate::stop::INTERRUPTED_EXIT;
 use crate::testbed::{Quotas, isolate};
-use crate::{report, study};
+use crate::{report, spec, study};
 
 #[derive(clap::Args)]
 pub(super) struct Run {
@@ -69,6 +69,9 @@ pub(super) struct Run {
     /// The program `esplanade` to measure [default: the one beside esplanade-lab, else from PATH]
     #[arg(long, value_name = "FILE")]
     esplanade: Option<PathBuf>,
+    /// Run on the machines of this file, which has [testbed.hosts], and leave out what only namespaces can do
+    #[arg(long, value_name = "FILE", conflicts_with = "guest")]
+    hosts: Option<PathBuf>,
     /// ssh configuration for the hosts of the spec [default: the user's]
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
@@ -188,15 +191,25 @@ impl Run {
     }
 
     fn text(&self) -> Result<String, String> {
-        match study::find(&self.study) {
-            Some(study) => Ok(study.text.to_owned()),
-            None => self.own_spec(),
-        }
+        let text = match study::find(&self.study) {
+            Some(study) => study.text.to_owned(),
+            None => self.own_spec()?,
+        };
+        let Some(file) = &self.hosts else {
+            return Ok(text);
+        };
+        let name = file.display().to_string();
+        let hosts =
+            fs::read_to_string(file).map_err(|error| format!("cannot read {name}: {error}"))?;
+        spec::joined(&text, &hosts, &name).map_err(|error| error.to_string())
     }
 
     fn spec(&self, text: &str) -> Result<Spec, String> {
-        let mut spec =
-            Spec::read_as(text, &self.study, self.preset()).map_err(|error| error.to_string())?;
+        let read = match self.hosts {
+            Some(_) => Spec::read_for_hosts(text, &self.study, self.preset()),
+            None => Spec::read_as(text, &self.study, self.preset()),
+        };
+        let mut spec = read.map_err(|error| error.to_string())?;
         spec.guest |= self.guest;
         if spec.guest && spec.hosts.is_some() {
             return Err("--guest and [testbed.hosts] exclude each other".into());
@@ -284,13 +297,17 @@ impl Run {
         let config = self.ssh_config.as_ref().map_or_else(String::new, |file| {
             format!(" --ssh-config {}", file.display())
         });
+        let hosts = self
+            .hosts
+            .as_ref()
+            .map_or_else(String::new, |file| format!(" --hosts {}", file.display()));
         let class = self
             .machine
             .map_or_else(String::new, |class| format!(" --for {}", class.name()));
         let guest = if self.guest { " --guest" } else { "" };
         let (seconds, seed) = (spec.duration.as_secs(), spec.seed.unwrap_or_default());
         format!(
-            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}{class}{config}{guest}",
+            "esplanade lab run {}{preset} --rounds {} --duration {seconds} --seed {seed}{only}{class}{hosts}{config}{guest}",
             self.study, spec.rounds
         )
     }

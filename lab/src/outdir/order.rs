@@ -53,6 +53,12 @@ impl RunRequest {
         }
     }
 
+    /// Whether the spec was not written for the hosts that are behind it.
+    pub fn names_hosts(&self) -> bool {
+        let mut arguments = self.arguments.iter();
+        arguments.any(|word| word == "--hosts" || word.starts_with("--hosts="))
+    }
+
     /// Writes it; one that is there stays.
     pub fn keep(&self, folder: &Path) -> Result<(), String> {
         let place = folder.join(ORDER);
@@ -107,6 +113,16 @@ mod tests {
             "77",
         ];
         assert_eq!(order.arguments, wanted);
+    }
+
+    #[test]
+    fn a_file_of_hosts_is_noticed_however_it_was_typed() {
+        let names_hosts = |typed: &[&str]| {
+            let typed = typed.iter().map(|word| (*word).to_owned());
+            RunRequest::new(typed, "text", 1, 1).names_hosts()
+        };
+        assert!(names_hosts(&["demo", "--hosts", "a.toml"]) && names_hosts(&["demo", "--hosts=a"]));
+        assert!(!names_hosts(&["demo", "--only", "plain"]));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::findings::Findings;
-use super::{limits, profile, quantity, soaker};
+use super::{limits, profile, quantity, soaker, two_clocks};
 
 /// The noise floor, the outliers and what limited each cell: what a table of means does not show.
 pub(super) fn text(findings: &Findings) -> String {
@@ -38,6 +38,9 @@ pub(super) fn text(findings: &Findings) -> String {
     out += &limit_lines(findings);
     out += &soaker_lines(findings);
     out += &profile_lines(findings);
+    if let Some(note) = two_clocks::note(findings) {
+        let _ = writeln!(out, "{}", note.replace(". ", ".\n"));
+    }
     if out.is_empty() {
         out
     } else {

@@ -2,6 +2,7 @@
 //! Combinations that cannot exist are skipped and reported; duplicates are measured once.
 
 mod entry;
+mod on_machines;
 mod part;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,19 +11,23 @@ use super::build::Kind;
 use super::cell::Cell;
 use super::diagnostic::Diagnostic;
 use super::factor;
+use super::hosts::{HostCount, in_namespaces_only, is_measured_on_machines};
 use super::preset::Changes;
 use super::settings::Settings;
 use super::tree::Tree;
 use entry::Entry;
 use part::{Part, missing_name, part};
 
-/// The cells of a spec, and what was skipped.
+/// The cells of a spec, and what was skipped: on machines that the spec was not written for, also what only namespaces
+/// can do.
 pub(super) fn cells(
     file: Tree<'_>,
     preset: &Changes,
+    machines: Option<HostCount>,
 ) -> Result<(Vec<Cell>, Vec<String>), Diagnostic> {
     let mut all = Expansion {
         preset,
+        machines,
         cells: Vec::new(),
         skipped: Vec::new(),
         seen: BTreeSet::new(),
@@ -45,6 +50,7 @@ pub(super) fn cells(
 
 struct Expansion<'p> {
     preset: &'p Changes,
+    machines: Option<HostCount>,
     cells: Vec<Cell>,
     skipped: Vec<String>,
     seen: BTreeSet<(Option<String>, String, String)>,
@@ -69,10 +75,10 @@ impl Expansion<'_> {
         entries: &mut BTreeMap<(String, String), usize>,
     ) -> Result<(), Diagnostic> {
         let contender = Entry::read(tree)?;
-        for settings in self.combinations(part, &contender) {
+        for settings in self.possible_here(part, &contender) {
             let kind = match Kind::new(contender.kind, &settings, part.load) {
                 Ok(kind) => kind,
-                Err(why) if contender.decides(part, why.factor) => {
+                Err(why) if self.machines.is_none() && contender.decides(part, why.factor) => {
                     return Err(contender.wrong(part, why));
                 }
                 Err(why) => {
@@ -113,6 +119,21 @@ impl Expansion<'_> {
         let of_part = parts.is_empty() || cell.part.as_ref().is_none_or(named);
         let only = &self.preset.only;
         of_part && (only.is_empty() || only.iter().any(|word| cell.id.contains(word.as_str())))
+    }
+
+    /// Every combination; on machines that the spec was not written for, what is left of them.
+    fn possible_here(&mut self, part: &Part<'_>, contender: &Entry) -> Vec<Settings> {
+        let all = self.combinations(part, contender);
+        let Some(machines) = self.machines else {
+            return all;
+        };
+        if !is_measured_on_machines(contender.kind) {
+            self.skip(in_namespaces_only(contender.kind));
+            return Vec::new();
+        }
+        let (left, said) = on_machines::fit(all, machines, part.name.as_deref());
+        said.into_iter().for_each(|why| self.skip(why));
+        left
     }
 
     /// Every combination of the values that mean something here.

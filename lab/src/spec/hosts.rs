@@ -1,12 +1,15 @@
-//! `[testbed.hosts]`: machines that are there already. What is made of virtual links, needs one clock or would meet the
-//! host's own associations is refused, at its place in the file.
+//! `[testbed.hosts]`: machines that are there already. What is made of virtual links or would meet the host's own
+//! associations is refused, at its place in the file.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
+use toml::de::DeTable;
+
 use super::cell::Cell;
+use super::complaint::{self, SpecError};
 use super::diagnostic::Diagnostic;
-use super::kinds::{ContenderKind, LoadKind, Named};
+use super::kinds::{ContenderKind, Named};
 use super::tree::{self, Placed, Tree};
 use crate::testbed::{HostSpec, Hosts, LinkSpec};
 
@@ -42,8 +45,13 @@ pub(super) fn is_guest(file: Tree<'_>) -> Result<bool, Diagnostic> {
     }
 }
 
-/// Reads the hosts, if the spec names any, and refuses what cannot be done on them.
-pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Diagnostic> {
+/// Reads the hosts, if the spec names any, and refuses what cannot be done on them; or not, where it was left out of
+/// the cells before.
+pub(super) fn read(
+    file: Tree<'_>,
+    cells: &[Cell],
+    refuses: bool,
+) -> Result<Option<Hosts>, Diagnostic> {
     for part in file.tables("part")? {
         if let Some(hosts) = hosts_of(part)? {
             return Err(Diagnostic {
@@ -58,8 +66,10 @@ pub(super) fn read(file: Tree<'_>, cells: &[Cell]) -> Result<Option<Hosts>, Diag
     };
     let hosts = hosts(tree)?;
     suffice(&hosts, tree, cells)?;
-    for (name, at, value) in words(file)? {
-        refuse(&name, &at, value)?;
+    if refuses {
+        for (name, at, value) in words(file)? {
+            refuse(&name, &at, value)?;
+        }
     }
     Ok(Some(hosts))
 }
@@ -265,53 +275,117 @@ fn refuse(name: &str, at: &Range<usize>, value: Placed<'_>) -> Result<(), Diagno
         .trim_start_matches("contender.")
         .trim_start_matches("load.");
     let word = value.get_ref().as_str().unwrap_or_default();
-    let (load, contender) = (LoadKind::named(word), ContenderKind::named(word));
-    let first = plain.split('.').next().unwrap_or_default();
-    let (what, advice) = match (name, first) {
-        (_, "link" | "impair" | "path") => (
-            format!("`{plain}` needs virtual links, and cannot be set on real machines"),
-            "remove it, or remove [testbed.hosts] to use namespaces".to_owned(),
+    let kind = ContenderKind::named(word).filter(|_| name == "contender.kind");
+    if let Some(kind) = kind.filter(|kind| !is_measured_on_machines(*kind)) {
+        return Err(Diagnostic {
+            at: value.span(),
+            what: in_namespaces_only(kind),
+            advice: "use plain and esplanade, or remove [testbed.hosts] to use namespaces".into(),
+        });
+    }
+    match only_in_namespaces(plain) {
+        Some((what, advice)) => Err(Diagnostic {
+            at: at.clone(),
+            what,
+            advice,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a contender leaves the host's own configuration alone.
+pub(super) fn is_measured_on_machines(kind: ContenderKind) -> bool {
+    matches!(kind, ContenderKind::Plain | ContenderKind::Esplanade)
+}
+
+/// Why one is not measured.
+pub(super) fn in_namespaces_only(kind: ContenderKind) -> String {
+    format!(
+        "`{}` is measured in namespaces only: on a real machine it could conflict with the host's configuration",
+        kind.name()
+    )
+}
+
+/// Of a factor that real machines cannot be given: why, and what to do.
+pub(super) fn only_in_namespaces(factor: &str) -> Option<(String, String)> {
+    let first = factor.split('.').next().unwrap_or_default();
+    let instead =
+        |name: &str| format!("remove `{name}`, or remove [testbed.hosts] to use namespaces");
+    Some(match first {
+        "link" | "impair" | "path" => (
+            format!("`{factor}` needs virtual links, and cannot be set on real machines"),
+            "remove it, or remove [testbed.hosts] to use namespaces".into(),
         ),
-        (_, "rekey_ms") => (
+        "rekey_ms" => (
             "the lab cannot renew keys on two real machines".into(),
-            "remove `rekey_ms`, or remove [testbed.hosts] to use namespaces".into(),
+            instead(first),
         ),
-        (_, "families") => (
+        "families" => (
             "real machines are measured over IPv4 only".into(),
-            "remove `families`, or remove [testbed.hosts] to use namespaces".into(),
+            instead(first),
         ),
-        (_, "ip_early_demux" | "rx_udp_gro_forwarding" | "rx_gro_list" | "rps_cpus") => (
-            format!("`{plain}` can only be set in namespaces"),
+        "ip_early_demux" | "rx_udp_gro_forwarding" | "rx_gro_list" | "rps_cpus" => (
+            format!("`{factor}` can only be set in namespaces"),
             "remove it; on a real machine use `esplanade tune`".into(),
         ),
-        (_, "share") => (
+        "share" => (
             "`share` needs control groups, which the lab creates on this machine only".into(),
-            "remove `share`, or remove [testbed.hosts] to use namespaces".into(),
+            instead(first),
         ),
-        ("load.kind", _) if matches!(load, Some(LoadKind::Frames | LoadKind::Steady)) => (
-            format!("the load `{word}` needs both ends on one clock"),
-            "use iperf3, iperf3-udp, round-trip or loaded-round-trip".into(),
-        ),
-        ("contender.kind", _)
-            if !matches!(
-                contender,
-                Some(ContenderKind::Plain | ContenderKind::Esplanade)
-            ) =>
-        {
-            (
-                format!(
-                    "`{word}` is measured in namespaces only: on a real machine it could conflict with the host's configuration"
-                ),
-                "use plain and esplanade, or remove [testbed.hosts] to use namespaces".into(),
-            )
-        }
-        _ => return Ok(()),
+        _ => return None,
+    })
+}
+
+/// Whether a machine has a setting of its own for such a factor, under which it can be measured all the same.
+pub(super) fn has_by_itself(factor: &str) -> bool {
+    const SETTINGS: [&str; 4] = [
+        "ip_early_demux",
+        "rx_udp_gro_forwarding",
+        "rx_gro_list",
+        "rps_cpus",
+    ];
+    factor.starts_with("link.") || SETTINGS.contains(&factor)
+}
+
+/// How many machines a file names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostCount {
+    /// Left and right, which are end hosts, too.
+    Two,
+    /// Client and server behind them.
+    Four,
+}
+
+/// How many the hosts of a spec are.
+pub(super) fn machines(file: Tree<'_>) -> Result<Option<HostCount>, Diagnostic> {
+    let Some(tree) = hosts_of(file)? else {
+        return Ok(None);
     };
-    let at = match name {
-        "load.kind" | "contender.kind" => value.span(),
-        _ => at.clone(),
-    };
-    Err(Diagnostic { at, what, advice })
+    let hosts = hosts(tree)?;
+    Ok(Some(match (hosts.client, hosts.server) {
+        (None, None) => HostCount::Two,
+        _ => HostCount::Four,
+    }))
+}
+
+/// The text of a study with the hosts of a file of their own behind it, which is checked first, so that errors name
+/// places in that file.
+pub(crate) fn joined(study: &str, hosts: &str, name: &str) -> Result<String, SpecError> {
+    let wrong = |wrong: Diagnostic| SpecError::new(wrong.at, wrong.what, wrong.advice, hosts, name);
+    let file = DeTable::parse(hosts).map_err(|error| complaint::of_toml(&error, hosts, name))?;
+    let tree = Tree::of(&file);
+    tree.only(&["testbed"]).map_err(wrong)?;
+    if let Some(testbed) = tree.table("testbed").map_err(wrong)? {
+        testbed.only(&["hosts"]).map_err(wrong)?;
+    }
+    match machines(tree).map_err(wrong)? {
+        Some(_) => Ok(format!("{study}\n# From {name}:\n{hosts}")),
+        None => Err(wrong(Diagnostic {
+            at: 0..0,
+            what: "this file names no hosts".into(),
+            advice: "add [testbed.hosts.left] and [testbed.hosts.right], see docs/lab.md".into(),
+        })),
+    }
 }
 
 #[cfg(test)]

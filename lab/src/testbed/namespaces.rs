@@ -214,6 +214,7 @@ impl Testbed for Namespaces {
             machinery: wire.machinery,
             layout: spec.layout,
             path: wire.change,
+            one_clock: true,
             throttle: self.throttle(spec)?,
         })
     }

@@ -168,6 +168,10 @@ impl Testbed for Ssh {
         }
         settings::tcp(&spec.tcp, &client)?;
         settings::tcp(&spec.tcp, &server)?;
+        // What may not capture is named before a ping fails for the same reason.
+        for gateway in [&left, &right] {
+            drop(gateway.tap(WAN)?);
+        }
         left.processors.clone_from(&spec.processors);
         right.processors.clone_from(&spec.processors);
         wait_until_reachable(&client, map.server)?;
@@ -181,6 +185,7 @@ impl Testbed for Ssh {
             machinery: Vec::new(),
             layout: spec.layout,
             path: None,
+            one_clock: false,
             throttle: None,
         })
     }

@@ -50,6 +50,8 @@ pub struct Topology {
     pub layout: Layout,
     /// What happens to the path while a load runs.
     pub path: Option<ScheduledChange>,
+    /// Whether all hosts read one monotonic clock; it is never assumed of machines.
+    pub one_clock: bool,
     /// What holds the gateways' processes to their share, where they have one.
     pub throttle: Option<Throttle>,
 }

@@ -213,7 +213,7 @@ impl Agent {
             Request::Has { program } => Response::Flag(host::program(&program).is_some()),
             Request::Sniff { interface, among } => {
                 let sniffer = Sniffer::open(&interface, among)
-                    .map_err(|error| format!("cannot listen on {interface}: {error}"))?;
+                    .map_err(|error| cannot_listen(&interface, &error))?;
                 Response::Handle(self.handles.keep(Handle::Sniffer(sniffer)))
             }
             Request::TakeFrames { sniffer } => {
@@ -308,6 +308,18 @@ impl Agent {
 
 /// For all that has to be undone.
 const UNDO_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// With what to do where it is a question of rights: root in a container may not have this one.
+fn cannot_listen(interface: &str, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ". Fix: packet sockets need CAP_NET_RAW there: log in as root, or give the container that right \
+             (--cap-add NET_RAW)"
+        }
+        _ => "",
+    };
+    format!("cannot listen on {interface}: {error}{advice}")
+}
 
 fn bytes(path: &std::path::Path, from: u64) -> io::Result<Vec<u8>> {
     let mut found = Vec::new();

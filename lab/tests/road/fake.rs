@@ -98,6 +98,7 @@ impl Testbed for FakeTestbed {
             machinery: Vec::new(),
             layout: Layout::Gateways,
             path: None,
+            one_clock: true,
             throttle: None,
         })
     }

@@ -6,9 +6,10 @@ use super::measured::not_drawn;
 use crate::load::PERCENTILES;
 use crate::report::chart::{Chart, Line, Lines, Point, lines};
 use crate::report::findings::{Findings, LEVEL, MeasuredCell, Part};
-use crate::report::html::{Table, TableCell};
+use crate::report::html::{Table, TableCell, escaped};
 use crate::report::quantity::Scale;
 use crate::report::section::{Body, Section};
+use crate::report::two_clocks;
 use crate::stats;
 use std::collections::BTreeSet;
 
@@ -21,13 +22,20 @@ const TIMED: [(&str, &str); 3] = [
     ),
     ("latency", "One-way delays by percentile"),
 ];
-const AT_SHARE: &str = "latency_at_";
+/// The same at shares of the highest rate: how their names begin, and what one and several are called.
+const AT_SHARES: [(&str, &str, &str); 2] = [
+    ("latency_at_", "one-way delay", "One-way delays"),
+    ("rtt_at_", "round trip of a frame", "Round trips of frames"),
+];
 /// More curves than this in one drawing are not readable; the rest is in the table.
 const MAX_CURVES: usize = 16;
 
 /// The section; empty where nothing was timed.
 pub(super) fn section(findings: &Findings) -> Section {
     let mut body = Body::default();
+    if let Some(note) = two_clocks::note(findings) {
+        body.push_html(format!("<p>Note: {}.</p>\n", escaped(note)));
+    }
     for part in &findings.parts {
         for chart in of_part(part) {
             body.push_chart(chart);
@@ -38,27 +46,46 @@ pub(super) fn section(findings: &Findings) -> Section {
 
 /// Medians at shares of the highest rate over a setting, then everything that is timed by percentile.
 fn of_part(part: &Part) -> Vec<Chart> {
-    let medians = at_shares(part, "Median one-way delay").into_iter();
-    let medians = medians.flat_map(|(timed, title)| delays::charts(part, &timed, &title));
+    let shares = at_shares(part);
+    let medians = shares.iter().flat_map(|share| {
+        let title = format!("Median {}, {}", share.one, share.at);
+        delays::charts(part, &share.timed, &title)
+    });
     let usual = TIMED.map(|(timed, title)| (timed.to_owned(), title.to_owned()));
-    let all = usual
-        .into_iter()
-        .chain(at_shares(part, "One-way delays by percentile"));
+    let by_percentile = shares.iter().map(|share| {
+        let title = format!("{} by percentile, {}", share.several, share.at);
+        (share.timed.clone(), title)
+    });
+    let all = usual.into_iter().chain(by_percentile);
     let percentiles = all.filter_map(|(timed, title)| chart(part, &timed, &title));
     medians.chain(percentiles).collect()
 }
 
-/// Delays at percentages of the highest rate, in ascending order, as in [`TIMED`].
-fn at_shares(part: &Part, what: &str) -> Vec<(String, String)> {
-    let trials = part.cells.iter().flat_map(|cell| &cell.trials);
-    let names = trials.flat_map(|trial| trial.figures.keys());
-    let percent = |name: &String| name.strip_prefix(AT_SHARE)?.split_once('.')?.0.parse().ok();
-    let percentages: BTreeSet<u32> = names.filter_map(percent).collect();
-    let named = |percent| {
-        let title = format!("{what}, at {percent} % of the highest rate");
-        (format!("{AT_SHARE}{percent}"), title)
-    };
-    percentages.into_iter().map(named).collect()
+/// What was timed at a percentage of the highest rate.
+struct AtShare {
+    /// How its figures' names begin, as in [`TIMED`].
+    timed: String,
+    one: &'static str,
+    several: &'static str,
+    /// Which percentage, for titles.
+    at: String,
+}
+
+/// In ascending order.
+fn at_shares(part: &Part) -> Vec<AtShare> {
+    let all = AT_SHARES.iter().flat_map(|(prefix, one, several)| {
+        let trials = part.cells.iter().flat_map(|cell| &cell.trials);
+        let names = trials.flat_map(|trial| trial.figures.keys());
+        let percent = |name: &String| name.strip_prefix(*prefix)?.split_once('.')?.0.parse().ok();
+        let percentages: BTreeSet<u32> = names.filter_map(percent).collect();
+        percentages.into_iter().map(move |percent| AtShare {
+            timed: format!("{prefix}{percent}"),
+            one,
+            several,
+            at: format!("at {percent} % of the highest rate"),
+        })
+    });
+    all.collect()
 }
 
 /// The means over all rounds of one cell at each share, and the longest.
@@ -222,6 +249,28 @@ mod tests {
         let at = |percent: u32| body.find(&format!("at {percent} % of the highest rate</h3>"));
         assert!(at(50).is_some() && at(50) < at(90), "{body}");
         assert_eq!(body.matches("<figure").count(), 2);
+    }
+
+    #[test]
+    fn round_trips_of_frames_are_drawn_under_their_name_below_what_is_not_measured() {
+        let mut records = fixture::cell("a", 0, &[], &[1e9, 1e9]);
+        for record in &mut records {
+            record.load = "frames-ndr".into();
+            for (name, value) in [("rtt_at_50.p50_us", 80.0), ("rtt_at_50.p99_us", 120.0)] {
+                record.figures.insert(name.into(), value);
+            }
+        }
+        let body = section(&Findings::of(&records).unwrap()).body.html(&mut 0);
+        assert!(
+            body.contains("one-way delays of frames are not measured"),
+            "{body}"
+        );
+        let title = "Round trips of frames by percentile, at 50 % of the highest rate</h3>";
+        assert!(
+            body.contains(title) && body.contains("99 %: 120 µs"),
+            "{body}"
+        );
+        assert_eq!(body.matches("<figure").count(), 1);
     }
 
     #[test]

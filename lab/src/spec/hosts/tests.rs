@@ -1,6 +1,9 @@
 //! Specs that name machines, and what of them is refused at which place.
 
-use crate::spec::Spec;
+use std::collections::BTreeSet;
+
+use crate::spec::{Spec, joined};
+use crate::study;
 
 const TWO: &str = "study = \"mine\"\n[testbed]\nkind = \"pair\"\n\
     hosts.left = { ssh = \"ssh://root@alpha\", wan = \"eth1\" }\n\
@@ -65,6 +68,14 @@ fn as_many_hosts_as_the_testbed_needs_must_be_named() {
 }
 
 #[test]
+fn stamped_frames_need_no_common_clock() {
+    for load in ["[load]\nkind = \"steady\"\n", "[load]\nkind = \"frames\"\n"] {
+        let spec = Spec::read(&format!("{TWO}{load}{PLAIN}"), "mine.toml").unwrap();
+        assert!(spec.hosts.is_some() && spec.cells.len() == 1);
+    }
+}
+
+#[test]
 fn what_works_only_in_namespaces_is_shown_at_its_place() {
     let link = said(&format!("{TWO}link.rate_mbit = 100\n{PLAIN}"));
     assert!(
@@ -82,14 +93,6 @@ fn what_works_only_in_namespaces_is_shown_at_its_place() {
             "`impair.loss_percent`",
         ),
         ("[factors]\npath.mtu = [1300, 1400]\n", "`path.mtu`"),
-        (
-            "[load]\nkind = \"steady\"\n",
-            "the load `steady` needs both ends on one clock",
-        ),
-        (
-            "[[part]]\nname = \"p\"\nload = { kind = \"frames\" }\n",
-            "the load `frames`",
-        ),
         (
             "[[contender]]\nkind = \"kernel-xfrm\"\nsuite = \"null\"\n",
             "`kernel-xfrm` is measured in namespaces only",
@@ -112,4 +115,81 @@ fn what_works_only_in_namespaces_is_shown_at_its_place() {
     }
     let free = format!("study = \"x\"\n[testbed]\nlink.rate_mbit = 100\n{PLAIN}");
     assert_eq!(Spec::read(&free, "free.toml").unwrap().hosts, None);
+}
+
+const LEFT: &str =
+    "[testbed.hosts.left]\nssh = \"ssh://root@alpha\"\nwan = \"eth1\"\nlan = \"eth0\"\n";
+const RIGHT: &str = "[testbed.hosts.right]\nssh = \"ssh://beta\"\nwan = \"eth2\"\nlan = \"eth0\"\n";
+const ENDS: &str = "[testbed.hosts.client]\nssh = \"ssh://gamma\"\nlan = \"eth1\"\n\
+    [testbed.hosts.server]\nssh = \"ssh://delta\"\nlan = \"eth1\"\n";
+
+fn on_hosts(study: &str, hosts: &str) -> Result<Spec, String> {
+    let text = study::find(study).unwrap().text;
+    let joined = joined(text, hosts, "hosts.toml").map_err(|error| error.to_string())?;
+    Spec::read_for_hosts(&joined, study, None).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_study_of_2010_is_left_without_what_only_namespaces_can_do() {
+    let spec = on_hosts("klassert-2010", &format!("{LEFT}{RIGHT}")).unwrap();
+    assert!(spec.hosts.is_some() && spec.reference == "plain");
+    let parts: BTreeSet<&str> = spec
+        .cells
+        .iter()
+        .filter_map(|cell| cell.part.as_deref())
+        .collect();
+    let left = [
+        "latency",
+        "order",
+        "processors",
+        "sizes",
+        "stream",
+        "workers",
+    ];
+    assert_eq!(parts.into_iter().collect::<Vec<_>>(), left);
+    for cell in &spec.cells {
+        let factors = cell.factors();
+        assert_eq!(factors["testbed"], "pair");
+        assert!(!factors.contains_key("rps_cpus") && !factors.contains_key("link.rate_mbit"));
+        assert!(!cell.id.starts_with("kernel"), "{}", cell.id);
+    }
+    for why in [
+        "`kernel-xfrm` is measured in namespaces only",
+        "sizes: `link.rate_mbit` needs virtual links",
+        "steering: `rps_cpus` can only be set in namespaces: cells with it are left out",
+    ] {
+        assert!(
+            spec.skipped.iter().any(|said| said.starts_with(why)),
+            "{:#?}",
+            spec.skipped
+        );
+    }
+}
+
+#[test]
+fn every_study_runs_on_two_hosts_and_on_four_or_says_that_nothing_of_it_can() {
+    for study in &study::STUDIES {
+        for hosts in [format!("{LEFT}{RIGHT}"), format!("{LEFT}{RIGHT}{ENDS}")] {
+            match on_hosts(study.name, &hosts) {
+                Ok(spec) => assert!(!spec.cells.is_empty()),
+                Err(why) => assert!(why.contains("nothing of this spec can be"), "{why}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mistake_in_the_file_of_hosts_is_shown_in_that_file() {
+    let said = |hosts: &str| on_hosts("klassert-2010", hosts).unwrap_err();
+    let missing = said(LEFT);
+    assert!(missing.contains("the host `right` is missing"), "{missing}");
+    let url = said(&format!("{LEFT}{RIGHT}").replace("ssh://beta", "beta"));
+    assert!(
+        url.contains("`beta` is not an SSH URL\n --> hosts.toml:6:7"),
+        "{url}"
+    );
+    let more = said(&format!("[testbed]\nmtu = 9000\n{LEFT}{RIGHT}"));
+    assert!(more.contains("unknown field `mtu`"), "{more}");
+    let none = said("# nothing\n");
+    assert!(none.contains("this file names no hosts"), "{none}");
 }

@@ -120,6 +120,11 @@ impl Connection {
         }
     }
 
+    /// `left (ssh://root@alpha)`.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether it is of no use any more.
     pub(super) fn broken(&self) -> bool {
         let ended = || matches!(self.child.borrow_mut().try_wait(), Ok(Some(_)));

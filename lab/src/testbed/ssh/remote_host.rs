@@ -78,6 +78,10 @@ impl Host for RemoteHost {
         self.name
     }
 
+    fn place(&self) -> String {
+        self.connection.name().to_owned()
+    }
+
     fn run(&self, command: &Command, limit: Duration) -> Result<Finished, Fault> {
         let ask = Request::Run {
             command: self.with_remote_paths(command),

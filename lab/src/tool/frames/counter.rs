@@ -23,14 +23,29 @@ pub struct Received {
     /// The longest time in which nothing arrived, in nanoseconds.
     #[serde(default)]
     pub longest_gap: u64,
-    /// Nanoseconds on the way.
+    /// Nanoseconds on the way; empty where sender and receiver have no clock in common.
     pub latency: Histogram,
+    /// Datagrams that were answered.
+    #[serde(default)]
+    pub answered: u64,
+}
+
+/// What a datagram was to the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// The first of its number.
+    First(u64),
+    /// One that ends the run.
+    End,
+    /// A copy, or of another run.
+    Other,
 }
 
 /// Keeps count.
-#[derive(Default)]
 pub(super) struct DatagramCounter {
     found: Received,
+    /// Whether the sender's stamps are by the receiver's clock.
+    one_clock: bool,
     seen: Vec<u64>,
     highest: Option<u64>,
     first: u64,
@@ -38,21 +53,34 @@ pub(super) struct DatagramCounter {
 }
 
 impl DatagramCounter {
-    /// Whether this datagram ends the run.
-    pub(super) fn record(&mut self, datagram: &[u8], run: u32, at: u64) -> bool {
+    pub(super) fn new(one_clock: bool) -> DatagramCounter {
+        DatagramCounter {
+            found: Received::default(),
+            one_clock,
+            seen: Vec::new(),
+            highest: None,
+            first: 0,
+            last: 0,
+        }
+    }
+
+    /// Counts a datagram, and says what it was.
+    pub(super) fn record(&mut self, datagram: &[u8], run: u32, at: u64) -> Arrival {
         let Some((number, made)) = read(datagram, run) else {
-            return false;
+            return Arrival::Other;
         };
         if number == END_NUMBER {
-            return true;
+            return Arrival::End;
         }
         if self.seen_before(number) {
             self.found.duplicates += 1;
-            return false;
+            return Arrival::Other;
         }
         self.found.received += 1;
         self.found.bytes += datagram.len() as u64;
-        self.found.latency.add(at.saturating_sub(made).max(1));
+        if self.one_clock {
+            self.found.latency.add(at.saturating_sub(made).max(1));
+        }
         match self.highest {
             Some(highest) if number < highest => {
                 self.found.reordered += 1;
@@ -61,14 +89,15 @@ impl DatagramCounter {
             _ => self.highest = Some(number),
         }
         match self.first {
-            0 => self.first = made,
+            // Without a common clock the run begins with the first arrival, not when that was sent.
+            0 => self.first = if self.one_clock { made } else { at },
             _ => {
                 let gap = at.saturating_sub(self.last);
                 self.found.longest_gap = self.found.longest_gap.max(gap);
             }
         }
         self.last = at;
-        false
+        Arrival::First(number)
     }
 
     /// One bit for each number; a number beyond any sender's reach is a forgery and not remembered.
@@ -87,7 +116,8 @@ impl DatagramCounter {
     }
 
     /// All of it, when nothing more comes.
-    pub(super) fn end(mut self) -> Received {
+    pub(super) fn end(mut self, answered: u64) -> Received {
+        self.found.answered = answered;
         self.found.seconds = self.last.saturating_sub(self.first) as f64 / 1e9;
         self.found
     }
@@ -98,19 +128,20 @@ mod tests {
     use super::super::stamp::stamp;
     use super::*;
 
-    pub(super) fn heard(numbers: &[u64]) -> Received {
-        let mut counter = DatagramCounter::default();
+    fn heard(numbers: &[u64], one_clock: bool) -> Received {
+        let mut counter = DatagramCounter::new(one_clock);
         for (place, number) in numbers.iter().enumerate() {
             let mut datagram = [0; 32];
             stamp(&mut datagram, 7, *number, 1000 + place as u64);
-            assert!(!counter.record(&datagram, 7, 3000 + place as u64));
+            let arrival = counter.record(&datagram, 7, 3000 + place as u64);
+            assert_ne!(arrival, Arrival::End);
         }
-        counter.end()
+        counter.end(0)
     }
 
     #[test]
     fn duplicates_and_overtaken_datagrams_are_counted_apart() {
-        let found = heard(&[0, 1, 4, 2, 2, 3, 5, 0]);
+        let found = heard(&[0, 1, 4, 2, 2, 3, 5, 0], true);
         assert_eq!((found.received, found.duplicates), (6, 2));
         assert_eq!((found.reordered, found.reorder_distance), (2, 2));
         assert_eq!((found.bytes, found.latency.count()), (192, 6));
@@ -118,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_orderly_run_has_no_reordering_and_its_time_is_counted() {
-        let found = heard(&[0, 1, 2, 3]);
+        let found = heard(&[0, 1, 2, 3], true);
         assert_eq!((found.reordered, found.duplicates), (0, 0));
         assert_eq!(found.seconds, 2003e-9);
         assert_eq!(found.latency.largest(), 2000);
@@ -126,15 +157,27 @@ mod tests {
     }
 
     #[test]
+    fn without_a_common_clock_only_the_receivers_own_times_count() {
+        let found = heard(&[0, 1, 4, 2, 2], false);
+        assert_eq!(found.latency.count(), 0);
+        assert_eq!((found.seconds, found.longest_gap), (3e-9, 1));
+        assert_eq!(
+            (found.received, found.duplicates, found.reordered),
+            (4, 1, 1)
+        );
+    }
+
+    #[test]
     fn datagrams_of_another_run_short_ones_and_wild_numbers_are_not_counted() {
-        let mut counter = DatagramCounter::default();
+        let mut counter = DatagramCounter::new(true);
         let mut datagram = [0; 32];
         stamp(&mut datagram, 8, 1, 1);
-        assert!(!counter.record(&datagram, 7, 2) && !counter.record(&datagram[..19], 8, 2));
+        assert_eq!(counter.record(&datagram, 7, 2), Arrival::Other);
+        assert_eq!(counter.record(&datagram[..19], 8, 2), Arrival::Other);
         stamp(&mut datagram, 7, u64::MAX - 1, 1);
-        assert!(!counter.record(&datagram, 7, 2));
+        assert_eq!(counter.record(&datagram, 7, 2), Arrival::Other);
         stamp(&mut datagram, 7, END_NUMBER, 1);
-        assert!(counter.record(&datagram, 7, 2));
-        assert_eq!(counter.end().received, 0);
+        assert_eq!(counter.record(&datagram, 7, 2), Arrival::End);
+        assert_eq!(counter.end(0).received, 0);
     }
 }

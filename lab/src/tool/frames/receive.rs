@@ -5,8 +5,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use super::counter::{DatagramCounter, Received};
-use super::stamp::now;
+use super::answers::Answering;
+use super::counter::{Arrival, DatagramCounter, Received};
+use super::stamp::{END_NUMBER, now};
+use super::{LISTENING, bind};
 use crate::socket::set;
 
 /// Options of the receiver.
@@ -20,24 +22,45 @@ pub struct Receive {
     /// Run number: other datagrams are ignored
     #[arg(long)]
     pub(super) run: u32,
+    /// Where the sender reads answers: it has another clock, so no time of its stamps is read here
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) answer_to: Option<SocketAddr>,
+    /// Answer one in so many datagrams; 0: only the last
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "answer_to")]
+    pub(super) answer_one_in: u64,
 }
 
 impl Receive {
     pub(in crate::tool) fn run(self) -> io::Result<Received> {
-        let socket = UdpSocket::bind(self.listen)?;
+        let socket = bind(self.listen)?;
         socket.set_read_timeout(Some(Duration::from_millis(self.patience)))?;
         // More room lets the receiver be late without a loss; where it is not allowed, the usual room has to do.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 32 << 20)
             .or_else(|_| set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 4 << 20));
-        let mut counter = DatagramCounter::default();
+        println!("{LISTENING}");
+        let mut answering = self.answer_to.map(|to| Answering {
+            to,
+            one_in: self.answer_one_in,
+            sent: 0,
+        });
+        let mut counter = DatagramCounter::new(answering.is_none());
         let mut batch = ReceiveBatch::new();
         loop {
             match batch.next(&socket) {
                 Ok(count) => {
                     let at = now();
                     for datagram in (0..count).map(|place| batch.datagram(place)) {
-                        if counter.record(datagram, self.run, at) {
-                            return Ok(counter.end());
+                        let arrival = counter.record(datagram, self.run, at);
+                        let number = match arrival {
+                            Arrival::First(number) => number,
+                            Arrival::End => END_NUMBER,
+                            Arrival::Other => continue,
+                        };
+                        if let Some(answering) = &mut answering {
+                            answering.answer(&socket, datagram, number);
+                        }
+                        if arrival == Arrival::End {
+                            return Ok(counter.end(answered(&answering)));
                         }
                     }
                 }
@@ -48,12 +71,16 @@ impl Receive {
                         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
                     ) =>
                 {
-                    return Ok(counter.end());
+                    return Ok(counter.end(answered(&answering)));
                 }
                 Err(error) => return Err(error),
             }
         }
     }
+}
+
+fn answered(answering: &Option<Answering>) -> u64 {
+    answering.as_ref().map_or(0, |answering| answering.sent)
 }
 
 const DATAGRAMS_PER_CALL: usize = 64;

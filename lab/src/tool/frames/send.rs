@@ -3,11 +3,15 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::answers::collect;
+use super::bind;
 use super::stamp::{END_NUMBER, STAMP_BYTES, now, stamp};
+use crate::load::Histogram;
 use crate::socket::set;
 
 /// At most so much goes in one call: the kernel's limits are 64 segments and 65 507 bytes.
@@ -33,6 +37,9 @@ pub struct Send {
     /// Run number of the datagrams
     #[arg(long)]
     pub(super) run: u32,
+    /// Send from here, and read there what the receiver answers
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) answers_at: Option<SocketAddr>,
 }
 
 /// What the sender did.
@@ -44,10 +51,16 @@ pub struct Sent {
     pub seconds: f64,
     /// Datagrams that the sender could not send in time: where there are many, the sender is the limit.
     pub behind: u64,
+    /// Nanoseconds from a datagram to its answer; `None`: none was asked for.
+    #[serde(default)]
+    pub round_trips: Option<Histogram>,
 }
 
 impl Send {
     pub(in crate::tool) fn run(self) -> io::Result<Sent> {
+        if let Some(at) = self.answers_at {
+            return self.with_answers(at);
+        }
         let any: SocketAddr = match self.to {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0u16; 8], 0).into(),
@@ -55,8 +68,31 @@ impl Send {
         let socket = UdpSocket::bind(any)?;
         socket.connect(self.to)?;
         let done = self.pace(&socket)?;
-        self.end(&socket);
+        self.end(&socket, &AtomicBool::new(false));
         Ok(done)
+    }
+
+    /// A thread of its own reads answers, as a datagram to be sent must not delay them.
+    fn with_answers(&self, at: SocketAddr) -> io::Result<Sent> {
+        let socket = bind(at)?;
+        socket.connect(self.to)?;
+        let (complete, all_sent) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (socket, complete, all_sent) = (&socket, &complete, &all_sent);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || collect(socket, self.run, complete, all_sent));
+            let done = self.pace(socket);
+            if done.is_ok() {
+                self.end(socket, complete);
+            }
+            all_sent.store(true, Ordering::Relaxed);
+            let answers = reader.join();
+            let answers =
+                answers.map_err(|_| io::Error::other("the reader of answers failed"))??;
+            Ok(Sent {
+                round_trips: Some(answers),
+                ..done?
+            })
+        })
     }
 
     /// Sends what is due, again and again.
@@ -87,6 +123,7 @@ impl Send {
             sent,
             seconds,
             behind: asked.saturating_sub(sent),
+            round_trips: None,
         })
     }
 
@@ -97,14 +134,18 @@ impl Send {
         std::thread::sleep(left.max(SEND_INTERVAL / 2));
     }
 
-    /// Tells the receiver, often enough that a lossy path lets one through, after what is under way has arrived.
-    fn end(&self, socket: &UdpSocket) {
+    /// Tells the receiver, often enough that a lossy path lets one through, after what is under way has arrived; not
+    /// again once it has answered.
+    fn end(&self, socket: &UdpSocket, answered: &AtomicBool) {
         let (bytes, _) = equal_sizes(&self.bytes, 0);
         // A train's length does not fit one datagram, and switching it off cannot fail where it could be switched on.
         let _ = segment(socket, 0);
         let mut last = vec![0; bytes];
         for _ in 0..10 {
             std::thread::sleep(Duration::from_millis(20));
+            if answered.load(Ordering::Relaxed) {
+                break;
+            }
             stamp(&mut last, self.run, END_NUMBER, now());
             // A lost end is not tragic: the receiver has its own time.
             let _ = socket.send(&last);

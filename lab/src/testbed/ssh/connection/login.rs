@@ -124,13 +124,18 @@ impl Connection {
         self.write(&program)
     }
 
-    /// A fault before the agent was ready, with what the user may try.
+    /// A fault before the agent was ready, with what the user may try: before or after the shell there has answered.
     fn explained(&self, fault: Fault, at: &str) -> Fault {
         match fault {
-            Fault::Failed(why) if self.broken() => {
+            Fault::Failed(why) if self.broken() && self.folder.is_empty() => {
                 let config = "this must work without a password: ssh";
                 Fault::failed(format!("{why}; {config} {at} true"))
             }
+            Fault::Failed(why) if self.broken() => Fault::failed(format!(
+                "{why}; the lab's programs were put into {} there and must run: the file system needs room and must \
+                 not be mounted noexec (TMPDIR there chooses another), and the C library must be as new as here",
+                self.folder
+            )),
             other => other,
         }
     }
