@@ -132,7 +132,7 @@ fn ah_is_padded_as_its_option_says_over_ipv4_alone() {
         ("2001:db8::1 2001:db8::2", "", false),
     ] {
         let text = format!(
-            "add {ends} ah 0x1001 {option} -A hmac-sha2-256 {};",
+            "add {ends} ah 0x1001 -m transport {option} -A hmac-sha2-256 {};",
             keys(32)
         );
         let [Command::AddSa(config)] = &commands(&text)[..] else {
@@ -141,6 +141,24 @@ fn ah_is_padded_as_its_option_says_over_ipv4_alone() {
         let flags = association::emit(config).user_sa_info.flags;
         assert_eq!(flags & XFRM_STATE_ALIGN4 != 0, pads_to_4, "{text}");
         assert_eq!(read_back(config), *config, "{text}");
+    }
+}
+
+#[test]
+fn transport_mode_falls_back_to_packets_of_its_own_family_and_tunnel_mode_does_not() {
+    for (mode, has_fallback) in [("transport", true), ("tunnel", false)] {
+        let text = format!(
+            "add 192.0.2.1 192.0.2.2 esp 0x1001 -m {mode} -E aes-gcm-16 {};",
+            keys(20)
+        );
+        let [Command::AddSa(config)] = &commands(&text)[..] else {
+            panic!("{text}");
+        };
+        let first = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
+        let second = first.in_own_family();
+        assert_eq!(second.is_some(), has_fallback, "{text}");
+        let again = second.and_then(|second| second.in_own_family());
+        assert!(again.is_none(), "{text}");
     }
 }
 

@@ -49,11 +49,8 @@ fn mode_number(mode: Mode) -> u8 {
 }
 
 fn flags(config: &SaConfig) -> u8 {
-    let mut flags = 0;
-    if config.mode == Mode::Tunnel {
-        // Inner packets may be of either family.
-        flags |= XFRM_STATE_AF_UNSPEC;
-    }
+    // Packets inside may be of either family: in transport mode those of a tunnel that it goes around.
+    let mut flags = XFRM_STATE_AF_UNSPEC;
     if config.esn {
         flags |= XFRM_STATE_ESN;
     }
