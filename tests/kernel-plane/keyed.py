@@ -6,10 +6,12 @@ import time
 from ike import Keyed, config
 from live_change import Stream
 from network.expect import expect
+from network.gateway import GatewayError
 from network.timeout import slowed
 from network.wire import ESP, UDP
-from planes import (PlaneSites, carried, closed, counted_by_the_kernel, ended, options_of, seen_without_a_tunnel,
-                    words)
+from planes import (STAND_IN, PlaneSites, carried, closed, counted_by_the_kernel, ended, options_of,
+                    seen_without_a_tunnel, words)
+from refusing import EVERYTHING
 
 PACE = slowed(0.002)
 UP_SECONDS = slowed(15)
@@ -21,24 +23,24 @@ def start(sites, name, more="", mode="policy"):
     return sites.gateways[name].ready()
 
 
-def start_both(sites, more="", mode="policy"):
-    right = start(sites, "right", 'start = "wait"\n' + more, mode)
-    left = start(sites, "left", more, mode)
+def start_both(sites, more=""):
+    right = start(sites, "right", 'start = "wait"\n' + more)
+    left = start(sites, "left", more)
     left.wait("up")
     right.wait("up")
     return left, right
 
 
-def from_down_to_down(left, right, mode="policy", more="", protocols=(ESP, UDP)):
+def from_down_to_down(left, right, more="", protocols=(ESP, UDP)):
     """Closed before the peer is there, open while it is up, closed again after `down`."""
     def test():
         with PlaneSites("ke", left, right) as sites:
             pairs = sites.pairs()
             wire = seen_without_a_tunnel(sites, pairs)
-            gateway = start(sites, "left", more, mode)
+            gateway = start(sites, "left", more)
             closed(sites, pairs, wire, far_side=False)
             # One side begins. Where both do, one of two pairs goes, and with it what is on its way.
-            other = start(sites, "right", 'start = "wait"\n' + more, mode)
+            other = start(sites, "right", 'start = "wait"\n' + more)
             for each in (gateway, other):
                 each.wait("up")
             carried(sites, pairs, wire, protocols)
@@ -80,10 +82,10 @@ def pair_of(gateway):
     return frozenset(children[0][way] for way in ("inbound_spi", "outbound_spi"))
 
 
-def rekeyed(left, right, mode="policy"):
+def rekeyed(left, right):
     def test():
         with PlaneSites("ke", left, right) as sites:
-            gateways = start_both(sites, mode=mode)
+            gateways = start_both(sites)
             expect(sites.ping() == 3, f"no ping through the tunnel: {words(sites)}")
             streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
             before = gateways[0].peer()["children"][0]["inbound_spi"]
@@ -124,6 +126,18 @@ def a_dead_peer(left, right):
     return test
 
 
+def route_refused():
+    """Peers with a device of their own need the user plane, which the refusal says."""
+    with PlaneSites("ke") as sites:
+        before = sites.left.sh(EVERYTHING)
+        try:
+            start(sites, "left", mode="route")
+            expect(STAND_IN, "it started")
+        except GatewayError as error:
+            expect('peer site: `mode = "route"`' in str(error) and '`mode = "policy"`' in str(error), str(error))
+        expect(STAND_IN or sites.left.sh(EVERYTHING) == before, "something stayed behind")
+
+
 PAIRS = [("kernel", "kernel"), ("kernel", "user")]
 UDP_ALONE = 'encapsulation = "force"'
 CASES = {
@@ -139,5 +153,5 @@ LONG = {
     "IKE, ESP in UDP, kernel and kernel": from_down_to_down("kernel", "kernel", more=UDP_ALONE, protocols=(UDP,)),
     **{f"IKE, both begin at once, {left} and {right}": both_begin(left, right) for left, right in PAIRS},
     **{f"IKE, a dead peer, {left} and {right}": a_dead_peer(left, right) for left, right in PAIRS},
-    **{f"IKE, mode route, {left} and {right}": from_down_to_down(left, right, "route") for left, right in PAIRS},
+    "IKE, mode route is refused by name": route_refused,
 }
