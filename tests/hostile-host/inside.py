@@ -60,6 +60,7 @@ def things(folder):
                         f"{source}/{name}.c"], check=True)
     return [f"{os.path.realpath(sys.executable)}=/usr/bin/python3", f"{folder}/library=/usr/lib/{PYTHON}",
             *(f"{TESTS}/{name}=/tests/{name}" for name in FOLDERS), f"{os.path.dirname(TESTS)}/README.md=/README.md",
+            f"{os.path.dirname(TESTS)}/ipsec/tests/vectors/setkey=/samples",
             program("esplanade"), program("setkey"),
             *(f"{folder}/{name}" for name in SOURCES), *filter(None, map(shutil.which, TOOLS))]
 

@@ -11,7 +11,7 @@ from network.expect import expect
 from network.sites import Sites, setkey_text
 from network.timeout import slowed
 from network.wire import Esp
-from planes import STAND_IN, PlaneSites, closed, seen_without_a_tunnel, states, words
+from planes import STAND_IN, PlaneSites, closed, ended, seen_without_a_tunnel, states, words
 
 PACE = slowed(0.002)
 # Of an association or a policy, what time and traffic change.
@@ -30,7 +30,6 @@ ATTACKS = {
 }
 LONG_ATTACKS = {
     "ip xfrm state flush": ("ip xfrm state flush", "ip xfrm state | grep '^src' | sort"),
-    "nft flush ruleset": ("nft flush ruleset", "nft list ruleset | grep -v counter"),
     "routing rules deleted one by one": (taken_away.EACH_RULE, RULES),
     "a routing table that was flushed": (taken_away.TABLE, RULES),
     "device filters taken away": ("tc qdisc del dev wan clsact; tc qdisc del dev lan clsact; true", "tc qdisc show dev wan"),
@@ -89,6 +88,27 @@ def restored(attack, shown):
     return test
 
 
+def survives_a_flush_of_nftables():
+    """The drop rules have an owner, so a flush by another program leaves them; a table without one is gone."""
+    with PlaneSites("cl") as sites:
+        watched = taken_away.Watched(sites)
+        shown = "nft -s list ruleset"
+        before = sites.left.sh(shown)
+        expect("drop" in before, f"the control failed: there are no drop rules:\n{before}")
+        for _ in range(taken_away.TIMES):
+            sites.left.sh("nft add table inet control; nft flush ruleset")
+            after = sites.left.sh(shown)
+            expect("control" not in after, "the control failed: the flush removed nothing")
+            expect(after == before, f"before:\n{before}\nafter:\n{after}")
+        watched.goes_again()
+        passed = watched.clear.passed()
+        watched.clear.stop()
+        expect(not any(passed.values()), f"in clear: {passed}")
+        restored = [event for event in watched.events.all() if event["event"] == "restored"]
+        expect(not restored, f"told of a restoration: {restored}")
+        return f"{taken_away.TIMES} flushes"
+
+
 def numbers_after_a_flush():
     """Associations that were flushed come back with numbers that are all new."""
     with PlaneSites("cl") as sites:
@@ -126,7 +146,7 @@ def both_stopped(how):
         with PlaneSites("cl") as sites:
             pairs = sites.pairs()
             wire = seen_without_a_tunnel(sites, pairs)
-            for gateway in sites.start_both():
+            for gateway in sites.start_both(udp=False):
                 gateway.stop(how)
             if how == signal.SIGTERM or STAND_IN:
                 closed(sites, pairs, wire)
@@ -136,25 +156,49 @@ def both_stopped(how):
 
 
 def killed_and_started_again():
-    """Under traffic: the kernel carries on, the next start takes the associations over, no number comes twice."""
+    """Native ESP under traffic: the kernel carries on, the next start takes the associations over, and no number comes
+    twice."""
     with PlaneSites("cl") as sites:
-        left, right = sites.start_both(inner=(4,))
+        left, right = sites.start_both(inner=(4,), udp=False)
         expect(sites.ping() == 3, f"no ping through the tunnel: {words(sites)}")
         wire = sites.listen(sites.wire, "left")
         streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
-        for gateway in (left, right, left):
-            gateway.stop(signal.SIGKILL)
-            time.sleep(0.5)
-            gateway.start().ready()
-            time.sleep(0.5)
-        figures = [stream.finish() for stream in streams]
-        sent, lost, reordered = (sum(column) for column in zip(*figures))
+        killed_in_turn(left, right, left)
+        sent, lost, reordered = ended(streams)
         if not STAND_IN:
             expect((lost, reordered) == (0, 0), f"of {sent} lost {lost}, reordered {reordered}: {words(sites)}")
         packets = numbers_rise(wire)
         for gateway in (left, right):
             expect(gateway.drops("replayed") == 0, gateway.ask("drops"))
         return f"{sent} datagrams, lost {lost}; {packets} numbers on the wire"
+
+
+def killed_in_turn(*gateways):
+    for gateway in gateways:
+        gateway.stop(signal.SIGKILL)
+        time.sleep(0.5)
+        gateway.start().ready()
+        time.sleep(0.5)
+
+
+def killed_without_its_socket():
+    """ESP in UDP: what arrives while the gateway is dead has no socket; from the next start on nothing is lost."""
+    with PlaneSites("cl") as sites:
+        left, right = sites.start_both(inner=(4,))
+        expect(sites.ping() == 3, f"no ping through the tunnel: {words(sites)}")
+        wire = sites.listen(sites.wire, "left")
+        right.stop(signal.SIGKILL)
+        expect(sites.ping() == 0, "the control failed: pings are answered without a socket")
+        right.start().ready()
+        killed_in_turn(left)
+        streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
+        time.sleep(slowed(0.2))
+        sent, lost, _ = ended(streams)
+        expect(sent > 50 and lost == 0, f"after the starts of {sent} lost {lost}: {words(sites)}")
+        numbers_rise(wire)
+        for gateway in (left, right):
+            expect(gateway.drops("replayed") == 0, gateway.ask("drops"))
+        return f"{sent} datagrams, lost {lost}"
 
 
 def stopped_and_started_again():
@@ -217,6 +261,8 @@ CASES = {
 LONG = {
     "nothing passes in clear while a gateway runs, is stopped, started and killed": from_the_start,
     "associations that were flushed go on with new numbers": numbers_after_a_flush,
+    "killed and started again, ESP in UDP goes on": killed_without_its_socket,
+    "nft flush ruleset leaves the drop rules": survives_a_flush_of_nftables,
     "both gateways stopped, closed": both_stopped(signal.SIGTERM),
     **{f"restored under traffic, {name}": restored(*what) for name, what in LONG_ATTACKS.items()},
     "both gateways killed, the kernel carries on": both_stopped(signal.SIGKILL),

@@ -6,9 +6,12 @@ import time
 from ike import Keyed, config
 from live_change import Stream
 from network.expect import expect
+from network.gateway import GatewayError
 from network.timeout import slowed
 from network.wire import ESP, UDP
-from planes import PlaneSites, carried, closed, counted_by_the_kernel, options_of, seen_without_a_tunnel, words
+from planes import (STAND_IN, PlaneSites, carried, closed, counted_by_the_kernel, ended, options_of,
+                    seen_without_a_tunnel, words)
+from refusing import EVERYTHING
 
 PACE = slowed(0.002)
 UP_SECONDS = slowed(15)
@@ -20,23 +23,24 @@ def start(sites, name, more="", mode="policy"):
     return sites.gateways[name].ready()
 
 
-def start_both(sites, more="", mode="policy"):
-    right = start(sites, "right", 'start = "wait"\n' + more, mode)
-    left = start(sites, "left", more, mode)
+def start_both(sites, more=""):
+    right = start(sites, "right", 'start = "wait"\n' + more)
+    left = start(sites, "left", more)
     left.wait("up")
     right.wait("up")
     return left, right
 
 
-def from_down_to_down(left, right, mode="policy", more="", protocols=(ESP, UDP)):
+def from_down_to_down(left, right, more="", protocols=(ESP, UDP)):
     """Closed before the peer is there, open while it is up, closed again after `down`."""
     def test():
         with PlaneSites("ke", left, right) as sites:
             pairs = sites.pairs()
             wire = seen_without_a_tunnel(sites, pairs)
-            gateway = start(sites, "left", more, mode)
+            gateway = start(sites, "left", more)
             closed(sites, pairs, wire, far_side=False)
-            other = start(sites, "right", more, mode)
+            # One side begins. Where both do, one of two pairs goes, and with it what is on its way.
+            other = start(sites, "right", 'start = "wait"\n' + more)
             for each in (gateway, other):
                 each.wait("up")
             carried(sites, pairs, wire, protocols)
@@ -51,10 +55,37 @@ def from_down_to_down(left, right, mode="policy", more="", protocols=(ESP, UDP))
     return test
 
 
-def rekeyed(left, right, mode="policy"):
+def both_begin(left, right):
+    """Both sides begin at once: one pair is left on both, and carries without loss."""
     def test():
         with PlaneSites("ke", left, right) as sites:
-            gateways = start_both(sites, mode=mode)
+            gateways = [start(sites, name) for name in ("left", "right")]
+            deadline = time.monotonic() + UP_SECONDS
+            while len(pairs := {pair_of(gateway) for gateway in gateways}) != 1 or None in pairs:
+                expect(time.monotonic() < deadline, f"the sides do not agree on a pair: {pairs}\n{words(sites)}")
+                time.sleep(slowed(0.05))
+            time.sleep(slowed(0.2))
+            streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
+            time.sleep(slowed(0.2))
+            sent, lost, _ = ended(streams)
+            expect(sent > 50 and lost == 0, f"of {sent} lost {lost}\n{words(sites)}")
+            counted_by_the_kernel(sites, ["esp"])
+            return f"{sent} datagrams, lost 0"
+    return test
+
+
+def pair_of(gateway):
+    """The SPIs of its only child; nothing where it has none or several."""
+    children = gateway.peer()["children"]
+    if len(children) != 1:
+        return None
+    return frozenset(children[0][way] for way in ("inbound_spi", "outbound_spi"))
+
+
+def rekeyed(left, right):
+    def test():
+        with PlaneSites("ke", left, right) as sites:
+            gateways = start_both(sites)
             expect(sites.ping() == 3, f"no ping through the tunnel: {words(sites)}")
             streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
             before = gateways[0].peer()["children"][0]["inbound_spi"]
@@ -63,8 +94,7 @@ def rekeyed(left, right, mode="policy"):
                 time.sleep(slowed(0.5))
                 gateway.ask("rekey", "site", "--ike")
                 time.sleep(slowed(0.5))
-            figures = [stream.finish() for stream in streams]
-            sent, lost, _ = (sum(column) for column in zip(*figures))
+            sent, lost, _ = ended(streams)
             expect(gateways[0].peer()["children"][-1]["inbound_spi"] != before, "the keys are the old ones")
             doubled = sum(stream.duplicated() for stream in streams)
             expect((lost, doubled) == (0, 0), f"of {sent} lost {lost}, twice {doubled}\n{words(sites)}")
@@ -96,6 +126,18 @@ def a_dead_peer(left, right):
     return test
 
 
+def route_refused():
+    """Peers with a device of their own need the user plane, which the refusal says."""
+    with PlaneSites("ke") as sites:
+        before = sites.left.sh(EVERYTHING)
+        try:
+            start(sites, "left", mode="route")
+            expect(STAND_IN, "it started")
+        except GatewayError as error:
+            expect('peer site: `mode = "route"`' in str(error) and '`mode = "policy"`' in str(error), str(error))
+        expect(STAND_IN or sites.left.sh(EVERYTHING) == before, "something stayed behind")
+
+
 PAIRS = [("kernel", "kernel"), ("kernel", "user")]
 UDP_ALONE = 'encapsulation = "force"'
 CASES = {
@@ -109,6 +151,7 @@ LONG = {
     "IKE, from down to up to down, user and kernel": from_down_to_down("user", "kernel"),
     "IKE, rekeys lose nothing, user and kernel": rekeyed("user", "kernel"),
     "IKE, ESP in UDP, kernel and kernel": from_down_to_down("kernel", "kernel", more=UDP_ALONE, protocols=(UDP,)),
+    **{f"IKE, both begin at once, {left} and {right}": both_begin(left, right) for left, right in PAIRS},
     **{f"IKE, a dead peer, {left} and {right}": a_dead_peer(left, right) for left, right in PAIRS},
-    **{f"IKE, mode route, {left} and {right}": from_down_to_down(left, right, "route") for left, right in PAIRS},
+    "IKE, mode route is refused by name": route_refused,
 }

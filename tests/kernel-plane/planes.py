@@ -153,6 +153,7 @@ def canaries(frames):
 
 def carried(sites, pairs, wire, protocols=(UDP, ESP), hidden=True):
     """Pings and TCP pass each way; on the wire are these protocols alone, and nothing that can be read."""
+    before = faults(sites)
     wire.clear()
     for pair in pairs:
         expect((got := pair.pings()) == [3, 3], f"of 3 pings came back {got} between {pair}\n{words(sites)}")
@@ -164,7 +165,7 @@ def carried(sites, pairs, wire, protocols=(UDP, ESP), hidden=True):
     expect({packet.protocol for packet in outer} <= set(protocols),
            f"protocols on the wire: {sorted({packet.protocol for packet in outer})}, wanted {protocols}")
     expect(sum(len(packet.frame) for packet in outer) > 2 * len(pairs) * 1000, "hardly anything was on the wire")
-    no_faults(sites)
+    no_faults(sites, before)
     return frames
 
 
@@ -172,6 +173,15 @@ def secret(frames, hidden=True):
     expect(not in_clear(frames), f"{len(in_clear(frames))} packets with inner addresses in clear on the wire")
     found = canaries(frames) if hidden else []
     expect(not found, f"{len(found)} canaries on the wire, the first one in {found[0].hex() if found else None}")
+
+
+def ended(streams):
+    """Datagrams sent, lost and reordered by all of them; their ports are free again."""
+    figures = [stream.finish() for stream in streams]
+    for stream in streams:
+        stream.receiver.close()
+        stream.sender.close()
+    return [sum(column) for column in zip(*figures)]
 
 
 def closed(sites, pairs, wire, far_side=True):
@@ -185,11 +195,21 @@ def closed(sites, pairs, wire, far_side=True):
     secret(wire.settle())
 
 
-def no_faults(sites):
-    for name, gateway in sites.gateways.items():
-        told = json.loads(gateway.ask("drops", "--json"))["reasons"]
-        found = {reason: told[reason] for reason in FAULTS if told.get(reason)}
-        expect(not found, f"the {name} gateway dropped packets: {found}")
+def no_faults(sites, before):
+    """None but those of `before`: what came in clear is counted there too."""
+    after = faults(sites)
+    expect(after == before, f"the gateways dropped packets: before {before}, after {after}")
+
+
+def faults(sites):
+    """For each gateway and reason, how many packets it dropped that it should have let in."""
+    told = {name: drops(gateway) for name, gateway in sites.gateways.items()}
+    return {(name, reason): count for name, reasons in told.items() for reason, count in reasons.items()
+            if reason in FAULTS and count}
+
+
+def drops(gateway):
+    return json.loads(gateway.ask("drops", "--json"))["reasons"]
 
 
 def words(sites):

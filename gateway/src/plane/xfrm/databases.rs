@@ -319,7 +319,7 @@ impl KernelDatabases {
                 ))
             })?,
         };
-        let mut message = policy::emit(policy);
+        let mut message = policy::emit_enforced(policy);
         message.user_policy_info.index = self.owner.index(number, policy.direction);
         let outcome = match held {
             Some(_) => self

@@ -51,6 +51,24 @@ pub(super) fn emit(policy: &Policy) -> ModifyMessage {
     }
 }
 
+/// The message that adds a gateway's policy. Packets that their sender did not compress arrive without IPComp (RFC 3173
+/// 2.2), which the kernel accepts only where the template is optional.
+pub(super) fn emit_enforced(policy: &Policy) -> ModifyMessage {
+    let mut message = emit(policy);
+    if policy.direction == Direction::Out {
+        return message;
+    }
+    for attribute in &mut message.nlas {
+        if let XfrmAttrs::Template(templates) = attribute {
+            let compressed = templates
+                .iter_mut()
+                .filter(|each| each.id.proto == IPPROTO_COMP);
+            compressed.for_each(|each| each.optional(true));
+        }
+    }
+    message
+}
+
 fn kernel_priority(priority: i64) -> Option<u32> {
     u32::try_from(DEFAULT_PRIORITY.checked_sub(priority)?).ok()
 }

@@ -34,13 +34,26 @@ impl XfrmSocket {
 
     /// Changes or deletes an existing object.
     pub(super) fn change(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
-        self.exchange(message, NLM_F_ACK).map(drop)
+        self.put(message, NLM_F_ACK)
     }
 
     /// Adds a new object; it is an error if it exists already.
     pub(super) fn create(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
-        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-        self.exchange(message, flags).map(drop)
+        self.put(message, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    fn put(&mut self, message: &ZeroizingMessage, flags: u16) -> Outcome<()> {
+        let outcome = self.exchange(message, flags).map(drop);
+        match outcome {
+            Err(Refusal {
+                errno: libc::EPROTONOSUPPORT | libc::EINVAL,
+                ..
+            }) => match message.in_own_family() {
+                Some(own) => self.exchange(&own, flags).map(drop),
+                None => outcome,
+            },
+            _ => outcome,
+        }
     }
 
     /// Queries one object.

@@ -3,6 +3,7 @@ use crate::routes::{DEFAULT_MARK, Site};
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
+use netlink_packet_xfrm::{XFRM_STATE_ALIGN4, XfrmAttrs};
 use std::sync::Arc;
 
 /// A message as the kernel would read it: serialized and parsed.
@@ -120,6 +121,63 @@ fn every_extension_reads_back_as_it_was_written() {
             };
             assert_eq!(read_back(config), *config, "{text}");
         }
+    }
+}
+
+#[test]
+fn ah_is_padded_as_its_option_says_over_ipv4_alone() {
+    for (ends, option, pads_to_4) in [
+        ("192.0.2.1 192.0.2.2", "", true),
+        ("192.0.2.1 192.0.2.2", "-o ah-align=8", false),
+        ("2001:db8::1 2001:db8::2", "", false),
+    ] {
+        let text = format!(
+            "add {ends} ah 0x1001 -m transport {option} -A hmac-sha2-256 {};",
+            keys(32)
+        );
+        let [Command::AddSa(config)] = &commands(&text)[..] else {
+            panic!("{text}");
+        };
+        let flags = association::emit(config).user_sa_info.flags;
+        assert_eq!(flags & XFRM_STATE_ALIGN4 != 0, pads_to_4, "{text}");
+        assert_eq!(read_back(config), *config, "{text}");
+    }
+}
+
+#[test]
+fn transport_mode_falls_back_to_packets_of_its_own_family_and_tunnel_mode_does_not() {
+    for (mode, has_fallback) in [("transport", true), ("tunnel", false)] {
+        let text = format!(
+            "add 192.0.2.1 192.0.2.2 esp 0x1001 -m {mode} -E aes-gcm-16 {};",
+            keys(20)
+        );
+        let [Command::AddSa(config)] = &commands(&text)[..] else {
+            panic!("{text}");
+        };
+        let first = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
+        let second = first.in_own_family();
+        assert_eq!(second.is_some(), has_fallback, "{text}");
+        let again = second.and_then(|second| second.in_own_family());
+        assert!(again.is_none(), "{text}");
+    }
+}
+
+#[test]
+fn a_gateway_accepts_what_was_not_compressed_and_nothing_that_was_not_sealed() {
+    for (direction, optional) in [("out", [0, 0]), ("in", [1, 0]), ("fwd", [1, 0])] {
+        let text = format!(
+            "spdadd 10.1.0.0/24 10.2.0.0/24 any -P {direction} ipsec \
+             ipcomp/tunnel/192.0.2.1-192.0.2.2/require esp/transport//require;"
+        );
+        let [Command::AddPolicy(policy)] = &commands(&text)[..] else {
+            panic!("{text}");
+        };
+        let message = policy::emit_enforced(policy);
+        let [XfrmAttrs::Template(templates)] = &message.nlas[..] else {
+            panic!("{text}");
+        };
+        let levels: Vec<_> = templates.iter().map(|each| each.optional).collect();
+        assert_eq!(levels, optional, "{text}");
     }
 }
 

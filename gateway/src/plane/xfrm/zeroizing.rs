@@ -1,6 +1,6 @@
 //! An XFRM message whose keys are zeroed with it: netlink's own types keep them in plain memory.
 
-use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
+use netlink_packet_xfrm::{XFRM_MODE_TRANSPORT, XFRM_STATE_AF_UNSPEC, XfrmAttrs, XfrmMessage};
 use std::ops::Deref;
 use zeroize::Zeroize;
 
@@ -10,6 +10,23 @@ pub(super) struct ZeroizingMessage(XfrmMessage);
 impl ZeroizingMessage {
     pub(super) fn new(message: XfrmMessage) -> Self {
         Self(message)
+    }
+
+    /// An association in transport mode for packets of its own family alone, which is all that kernels before 6.4 have;
+    /// none if it is another message.
+    pub(super) fn in_own_family(&self) -> Option<Self> {
+        let (XfrmMessage::AddSa(message) | XfrmMessage::UpdateSa(message)) = &self.0 else {
+            return None;
+        };
+        let info = &message.user_sa_info;
+        let is_for_all = info.flags & XFRM_STATE_AF_UNSPEC != 0;
+        (info.mode == XFRM_MODE_TRANSPORT && is_for_all).then(|| {
+            let mut own = Self(self.0.clone());
+            if let XfrmMessage::AddSa(message) | XfrmMessage::UpdateSa(message) = &mut own.0 {
+                message.user_sa_info.flags &= !XFRM_STATE_AF_UNSPEC;
+            }
+            own
+        })
     }
 
     /// Takes over the association or policy in an answer of the kernel, as a request that restores it.

@@ -2,7 +2,7 @@
 
 use super::identity::ESP_IN_UDP;
 use ipsec::sa::Lifetimes;
-use ipsec::sa::{DontFragment, Dscp, Mode, SaConfig, UdpEncapsulation};
+use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, SaConfig, UdpEncapsulation};
 use ipsec::suite::Secret;
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::*;
@@ -49,11 +49,8 @@ fn mode_number(mode: Mode) -> u8 {
 }
 
 fn flags(config: &SaConfig) -> u8 {
-    let mut flags = 0;
-    if config.mode == Mode::Tunnel {
-        // Inner packets may be of either family.
-        flags |= XFRM_STATE_AF_UNSPEC;
-    }
+    // Packets inside may be of either family: in transport mode those of a tunnel that it goes around.
+    let mut flags = XFRM_STATE_AF_UNSPEC;
     if config.esn {
         flags |= XFRM_STATE_ESN;
     }
@@ -63,7 +60,15 @@ fn flags(config: &SaConfig) -> u8 {
     if config.df == DontFragment::Clear {
         flags |= XFRM_STATE_NOPMTUDISC;
     }
+    // RFC 4302 2.6: AH is padded to 4 bytes over IPv4. Linux pads to 8 unless it is told, and refuses anything else.
+    if pads_to_4(config) {
+        flags |= XFRM_STATE_ALIGN4;
+    }
     flags
+}
+
+fn pads_to_4(config: &SaConfig) -> bool {
+    config.id.protocol == Protocol::Ah && config.id.destination.is_ipv4() && !config.ah_align8
 }
 
 fn lifetimes(lifetimes: &Lifetimes) -> LifetimeConfig {

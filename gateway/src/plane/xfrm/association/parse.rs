@@ -5,7 +5,7 @@ use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::command::SaReport;
 use ipsec::dropped::Dropped;
 use ipsec::sa::Phase;
-use ipsec::sa::{DontFragment, Dscp, Mode, Reqid, SaConfig, SaId, UdpEncapsulation};
+use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, Reqid, SaConfig, SaId, UdpEncapsulation};
 use ipsec::sa::{LifetimeLimits, Lifetimes};
 use ipsec::suite::{CompressionAlgorithm, Secret, Suite};
 use netlink_packet_xfrm::state::ModifyMessage;
@@ -62,6 +62,8 @@ fn read_config(id: SaId, message: &ModifyMessage) -> Option<SaConfig> {
     if has(XFRM_STATE_NOPMTUDISC) {
         config.df = DontFragment::Clear;
     }
+    config.ah_align8 =
+        id.protocol == Protocol::Ah && id.destination.is_ipv4() && !has(XFRM_STATE_ALIGN4);
     config.lifetimes = read_lifetimes(&info.lifetime_cfg);
     for attribute in &message.nlas {
         match attribute {

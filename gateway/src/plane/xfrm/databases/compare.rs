@@ -4,7 +4,7 @@ use super::super::association;
 use super::super::zeroizing::ZeroizingMessage;
 use ipsec::sa::{SaConfig, SaId};
 use netlink_packet_xfrm::state::ModifyMessage;
-use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
+use netlink_packet_xfrm::{UserSaInfo, XFRM_STATE_AF_UNSPEC, XfrmAttrs, XfrmMessage};
 
 /// The association in an answer, and its name.
 pub(super) fn sa_of(answer: &ZeroizingMessage) -> Option<(SaId, &ModifyMessage)> {
@@ -40,8 +40,10 @@ pub(super) fn is_the_same(found: &ModifyMessage, config: &SaConfig) -> bool {
         )
     };
     let mut attributes = wanted.nlas.iter().filter(is_kept);
-    (one.id, one.saddr, one.mode, one.reqid, one.flags)
-        == (other.id, other.saddr, other.mode, other.reqid, other.flags)
+    // Kernels before 6.4 have it in tunnel mode alone.
+    let flags = |info: &UserSaInfo| info.flags & !XFRM_STATE_AF_UNSPEC;
+    (one.id, one.saddr, one.mode, one.reqid, flags(one))
+        == (other.id, other.saddr, other.mode, other.reqid, flags(other))
         && attributes.all(|attribute| found.nlas.contains(attribute))
         && found.nlas.iter().filter(is_kept).count() == wanted.nlas.iter().filter(is_kept).count()
 }
