@@ -87,8 +87,8 @@ pub(super) fn needs_a_device(peer: &ConfiguredPeer) -> Option<String> {
     );
     is_asked_for.then(|| {
         format!(
-            "peer {}: a device of its own (`mode = \"route\"`, `interface`, `routes`) needs Esplanade's own data \
-             plane: write `mode = \"policy\"`",
+            "peer {}: `mode = \"route\"`, a device of its own, needs Esplanade's own data plane: write `mode = \
+             \"policy\"`, or leave `mode`, `interface` and `routes` out",
             peer.connection.name
         )
     })
