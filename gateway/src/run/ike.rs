@@ -15,6 +15,7 @@ mod key_log;
 mod networks;
 mod peers;
 mod policies;
+mod reports;
 mod rest;
 mod selectors;
 mod settings;

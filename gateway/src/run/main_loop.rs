@@ -212,13 +212,20 @@ impl Gateway {
     fn serve_until_the_end(&mut self) -> Result<(bool, Option<ClientId>), Failure> {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
         loop {
-            let due = self.removals.due().into_iter().chain(self.ike_due());
+            // While a client reads its answer, rounds of IKE wait for a moment.
+            let sends_until = self.server.sends_until();
+            let ike_due = self
+                .ike_due()
+                .map(|at| Some(at).max(sends_until).unwrap_or(at));
+            let due = self.removals.due().into_iter().chain(ike_due);
             let next = due.chain([next_tick]).min().unwrap_or(next_tick);
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
             others.extend(self.kernel_notices.iter().map(KernelNotices::fd));
-            others.extend(self.ike.iter().flat_map(KeyExchange::descriptors));
+            let hears_ike = sends_until.is_none();
+            let ike = self.ike.iter();
+            others.extend(ike.flat_map(|ike| ike.descriptors(hears_ike)));
             let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
                 Some(Signal::Stop(name)) => {
@@ -242,7 +249,9 @@ impl Gateway {
             if let Some(end) = end {
                 return Ok(end);
             }
-            self.hear_ike();
+            if self.server.sends_until().is_none() {
+                self.hear_ike();
+            }
             self.handle_notices()?;
             self.handle_kernel_notices();
             self.handle_notifications();

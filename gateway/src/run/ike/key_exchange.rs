@@ -3,13 +3,14 @@
 use super::hooks::Hooks;
 use super::key_log::KeyLog;
 use super::peers::Peers;
+use super::reports::Reports;
 use super::rest::Rest;
 use super::settings::{configuration, secrets};
 use crate::config::ConfiguredPeer;
 use crate::control::ClientId;
 use crate::failure::Failure;
 use crate::ike::message::{FromIke, ToIke};
-use crate::ike::{Link, Processes, StartError};
+use crate::ike::{Inbox, Link, Processes, StartError};
 use crate::status::IkeStatus;
 use dataplane::io::Family;
 use dataplane::io::udp::FirstSocket;
@@ -31,6 +32,9 @@ const STABLE_RUN_TIME: Duration = Duration::from_secs(60);
 /// long as packets may be on the way.
 const ORPHAN_TIMEOUT: Duration = MOVE_TIMEOUT.saturating_add(DRAIN_TIMEOUT);
 
+/// Messages of the ike process that may wait here for their turn; more wait with it.
+const MAX_UNHANDLED_MESSAGES: usize = 16_384;
+
 /// How often the plane is asked for the first packet of a pair that waits for it.
 const FIRST_PACKET_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -48,8 +52,12 @@ pub(crate) struct KeyExchange {
     pub(crate) leaving: Vec<(Instant, ChildId)>,
     /// Pairs to which the traffic of orphans moves: at the first packet of the peer, or at this time.
     moving: Vec<(Instant, ChildId)>,
-    /// Whether a round of messages ended before all that had come were handled.
-    pub(crate) has_more: bool,
+    /// What the ike process has sent and is not handled yet.
+    inbox: Inbox<FromIke>,
+    /// Why nothing comes behind that.
+    ended: Option<String>,
+    /// What it has reported of each peer.
+    pub(crate) reports: Reports,
     /// During it messages wait.
     rest: Rest,
     /// Where keys are written for Wireshark, if that was asked for.
@@ -80,7 +88,12 @@ pub(crate) struct Waiting {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum AwaitedOutcome {
     /// The status, with the report of this token.
-    Status(u64),
+    Status {
+        /// The token.
+        token: u64,
+        /// For people, and not as data.
+        as_table: bool,
+    },
     /// The story of this token.
     Why(u64),
     /// That this peer is up.
@@ -111,7 +124,9 @@ impl KeyExchange {
             received: HashMap::new(),
             leaving: Vec::new(),
             moving: Vec::new(),
-            has_more: false,
+            inbox: Inbox::default(),
+            ended: None,
+            reports: Reports::default(),
             rest: Rest::default(),
             key_log,
             hooks,
@@ -149,9 +164,11 @@ impl KeyExchange {
         self.has_started() || !self.configured.is_empty()
     }
 
-    /// Readable when the ike process has sent something, unless messages wait, or when a hook has ended.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let link = self.link.as_ref().filter(|_| !self.rests());
+    /// Readable when the ike process has sent something, unless messages wait, or when a hook has ended. `hears`: whether
+    /// what it sends is wanted now.
+    pub(crate) fn descriptors(&self, hears: bool) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let wanted = hears && (!self.rests() || self.awaits_answer()) && self.inbox_has_room();
+        let link = self.link.as_ref().filter(|_| wanted);
         link.map(AsFd::as_fd)
             .into_iter()
             .chain(self.hooks.descriptor())
@@ -164,7 +181,7 @@ impl KeyExchange {
 
     /// Lets messages wait after a change, unless more are there than one change does.
     pub(crate) fn rest_after(&mut self, took: Duration) {
-        if !self.has_more {
+        if self.inbox.is_empty() {
             self.rest = Rest::after(took, Instant::now());
         }
     }
@@ -180,6 +197,42 @@ impl KeyExchange {
             Some(link) => link.receive(),
             None => Ok(None),
         }
+    }
+
+    /// The messages that are handled now: those of a round, or while messages rest only what a client waits for. An
+    /// error: the processes are gone, and all that came before is handled.
+    pub(crate) fn take_round(&mut self) -> Result<Vec<FromIke>, String> {
+        while self.ended.is_none() && self.inbox_has_room() {
+            match self.receive() {
+                Ok(Some(message)) => self.inbox.add(message),
+                Ok(None) => break,
+                Err(error) => self.ended = Some(error.to_string()),
+            }
+        }
+        if self.inbox.is_empty()
+            && let Some(why) = self.ended.take()
+        {
+            return Err(why);
+        }
+        Ok(match self.rests() {
+            true => self.inbox.take_urgent(),
+            false => self.inbox.take_turn(),
+        })
+    }
+
+    fn inbox_has_room(&self) -> bool {
+        self.inbox.len() < MAX_UNHANDLED_MESSAGES
+    }
+
+    /// Whether a client waits for what the ike process knows.
+    fn awaits_answer(&self) -> bool {
+        let is_question = |waiting: &Waiting| {
+            matches!(
+                waiting.wanted,
+                AwaitedOutcome::Status { .. } | AwaitedOutcome::Why(_)
+            )
+        };
+        self.waiting.iter().any(is_question)
     }
 
     /// Starts them with the configuration in force.
@@ -215,6 +268,7 @@ impl KeyExchange {
     /// Gives a new configuration to running processes.
     pub(crate) fn reconfigure(&mut self, configured: Vec<ConfiguredPeer>) -> bool {
         self.configured = configured;
+        self.reports.forget();
         self.configure()
     }
 
@@ -233,6 +287,9 @@ impl KeyExchange {
     /// They have ended: child SAs carry on, and after a pause they are started again.
     pub(crate) fn lose(&mut self, why: &str) {
         self.link = None;
+        self.inbox = Inbox::default();
+        self.ended = None;
+        self.reports.forget();
         if self.started.elapsed() >= STABLE_RUN_TIME {
             self.pause = MIN_RESTART_PAUSE;
         }
@@ -258,10 +315,11 @@ impl KeyExchange {
         let waiting = self.waiting.iter().map(|waiting| waiting.deadline);
         let leaving = self.leaving.iter().chain(&self.moving);
         let leaving = leaving.map(|(at, _)| *at);
+        let has_more = !self.rests() && (!self.inbox.is_empty() || self.ended.is_some());
         let all = waiting
             .chain(leaving)
             .chain(self.restart_at)
-            .chain(self.has_more.then(Instant::now))
+            .chain(has_more.then(Instant::now))
             .chain(self.rest.end(Instant::now()))
             .chain(first_packet);
         all.min()

@@ -252,6 +252,13 @@ impl Peers {
         })
     }
 
+    /// The installed pairs of a peer.
+    pub(crate) fn children_of(&self, name: &str) -> impl Iterator<Item = (ChildId, &Child)> {
+        let peer = self.all.get(name);
+        let children = peer.into_iter().flat_map(|peer| &peer.children);
+        children.map(|(id, child)| (*id, child))
+    }
+
     /// The peer of an installed pair.
     pub(crate) fn peer_of(&self, id: ChildId) -> Option<&str> {
         self.by_child.get(&id).map(String::as_str)

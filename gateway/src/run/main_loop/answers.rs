@@ -9,8 +9,10 @@ use crate::report;
 use crate::routes::firewall;
 use crate::status::{Drops, Explained, InterfaceStatus, PathStatus, SaStatus, Status};
 use dataplane::Totals;
-use ipsec::command::{Answer, Command, PolicyReport, SaReport};
+use ipsec::command::{Answer, Command, PolicyReport};
+use ipsec::sa::Sa;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 impl Gateway {
     pub(super) fn explain(&mut self, question: &Explain) -> Explained {
@@ -21,9 +23,9 @@ impl Gateway {
     }
 
     pub(super) fn status(&mut self) -> Status {
-        let (sas, policies) = self.reports();
+        let snapshot = self.snapshot();
         let uptime = self.started.elapsed().as_secs();
-        let dropped = self.drops_of(&sas);
+        let dropped = self.drops();
         let totals = self.plane.kernel().totals();
         let host = self.plane.kernel();
         let lanes = host.lanes().map(report::lanes).unwrap_or_default();
@@ -68,22 +70,19 @@ impl Gateway {
         status.numbers = self.plane.numbers().describe();
         status.barriers = self.barriers();
         status.restorations = self.restorations();
-        let snapshot = self.snapshot();
         let rivals = snapshot.shadowed().into_iter();
         let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
-        let association = |held: &SaReport| {
-            let place = snapshot.find(&held.config.id);
-            let moved_to =
-                place.and_then(|place| snapshot.sa(place).state.observed_peer_endpoint());
+        let association = |sa: &Arc<Sa>| {
+            let place = snapshot.find(&sa.config.id);
             let carrier = place.and_then(|place| rivals.get(&place).copied());
             SaStatus {
-                moved_to,
+                moved_to: sa.state.observed_peer_endpoint(),
                 carried_by: carrier.map(|sa| SaName::of(&snapshot.sa(sa).config)),
-                ..report::association(held)
+                ..report::association(sa)
             }
         };
-        status.associations = sas.iter().map(association).collect();
-        status.policies = policies.iter().map(report::policy).collect();
+        status.associations = snapshot.sas().map(association).collect();
+        status.policies = self.policies().iter().map(report::policy).collect();
         status
     }
 
@@ -106,30 +105,21 @@ impl Gateway {
     }
 
     pub(super) fn drops(&mut self) -> Drops {
-        let (sas, _) = self.reports();
-        self.drops_of(&sas)
-    }
-
-    fn drops_of(&mut self, sas: &[SaReport]) -> Drops {
+        let snapshot = self.snapshot();
         let host = self.plane.kernel();
         let Totals { outbound, inbound } = host.totals();
         let mut clear = firewall::counters(host.installed().site());
         let at_barriers = host.installed().dropped().into_iter();
         clear.extend(at_barriers.map(|(name, packets)| (name, packets, 0)));
-        report::drops(&[outbound, inbound], sas, &clear)
+        report::drops(&[outbound, inbound], snapshot.sas(), &clear)
     }
 
-    fn reports(&mut self) -> (Vec<SaReport>, Vec<PolicyReport>) {
-        let (mut sas, mut policies) = (Vec::new(), Vec::new());
-        let questions = [Command::DumpSas(None), Command::DumpPolicies];
-        for answer in self.plane.apply(&questions).unwrap_or_default() {
-            match answer {
-                Answer::Sas(list) => sas = list,
-                Answer::Policies(list) => policies = list,
-                Answer::Done | Answer::Spi(_) => {}
-            }
+    fn policies(&mut self) -> Vec<PolicyReport> {
+        let answers = self.plane.apply(&[Command::DumpPolicies]);
+        match answers.unwrap_or_default().pop() {
+            Some(Answer::Policies(list)) => list,
+            _ => Vec::new(),
         }
-        (sas, policies)
     }
 }
 

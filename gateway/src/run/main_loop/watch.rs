@@ -75,6 +75,9 @@ impl Gateway {
         self.inbound
             .read(totals.inbound.packets, totals.inbound.bytes, at);
         self.check_paths();
+        if let Some(ike) = &mut self.ike {
+            ike.reports.forget_unused(at);
+        }
     }
 
     /// Ages associations, and reports those whose limits were passed.

@@ -5,6 +5,7 @@ use super::Gateway;
 use crate::control::{Answer, ClientId};
 use crate::events::What;
 use crate::ike::message::ToIke;
+use crate::memory;
 use crate::run::ike::{AwaitedOutcome, Waiting, peers_status, story_text};
 use crate::status::Status;
 use dataplane::clock::now;
@@ -19,22 +20,37 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Gateway {
     /// Answers with the status, once the ike process has reported its peers.
-    pub(in crate::run::main_loop) fn ask_status(&mut self, client: ClientId) {
+    pub(in crate::run::main_loop) fn ask_status(&mut self, client: ClientId, as_table: bool) {
         let asked = self.ike.as_mut().filter(|ike| ike.runs()).and_then(|ike| {
             let token = ike.token();
-            ike.send(ToIke::Report { token }).then_some(token)
+            let all = ike.reports.ask(Instant::now());
+            ike.send(ToIke::Report { token, all }).then_some(token)
         });
         match asked {
-            Some(token) => self.wait_for(client, AwaitedOutcome::Status(token), REPORT_TIMEOUT),
+            Some(token) => {
+                let wanted = AwaitedOutcome::Status { token, as_table };
+                self.wait_for(client, wanted, REPORT_TIMEOUT);
+            }
             None => {
-                let status = self.status_with(None);
-                self.server
-                    .answer(client, &Answer::Status(Box::new(status)));
+                let answer = self.status_answer(false, as_table);
+                self.server.answer(client, &answer);
             }
         }
     }
 
-    fn status_with(&mut self, reports: Option<&[PeerReport]>) -> Status {
+    /// `is_reported`: whether the ike process has answered.
+    fn status_answer(&mut self, is_reported: bool, as_table: bool) -> Answer {
+        // Nothing in a status is a key.
+        memory::without_keys(|| {
+            let status = self.status_with(is_reported);
+            match as_table {
+                true => Answer::Text(status.table()),
+                false => Answer::Status(Box::new(status)),
+            }
+        })
+    }
+
+    fn status_with(&mut self, is_reported: bool) -> Status {
         let mut status = self.status();
         if let Some(ike) = self.ike.as_ref().filter(|ike| ike.is_used()) {
             let names: Vec<_> = ike
@@ -43,6 +59,7 @@ impl Gateway {
                 .map(|peer| &*peer.connection.name)
                 .collect();
             let snapshot = self.plane.published().load_full();
+            let reports = is_reported.then_some(&ike.reports);
             status.peers = peers_status(&names, reports, &ike.peers, &snapshot, now());
             status.ike = Some(ike.status());
             for peer in &mut status.peers {
@@ -156,12 +173,17 @@ impl Gateway {
             .collect()
     }
 
-    pub(super) fn answer_report(&mut self, token: u64, reports: &[PeerReport]) {
-        for waiting in self.take_waiting(|waiting| waiting.wanted == AwaitedOutcome::Status(token))
-        {
-            let status = self.status_with(Some(reports));
-            self.server
-                .answer(waiting.client, &Answer::Status(Box::new(status)));
+    pub(super) fn answer_report(&mut self, token: u64, is_all: bool, peers: Vec<PeerReport>) {
+        let Some(ike) = &mut self.ike else { return };
+        ike.reports.take(is_all, peers, Instant::now());
+        let is_it = |waiting: &Waiting| matches!(waiting.wanted, AwaitedOutcome::Status { token: known, .. } if known == token);
+        for waiting in self.take_waiting(is_it) {
+            let as_table = matches!(
+                waiting.wanted,
+                AwaitedOutcome::Status { as_table: true, .. }
+            );
+            let answer = self.status_answer(true, as_table);
+            self.server.answer(waiting.client, &answer);
         }
     }
 
@@ -218,7 +240,7 @@ impl Gateway {
         let now = Instant::now();
         for waiting in self.take_waiting(|waiting| waiting.deadline <= now) {
             let answer = match &waiting.wanted {
-                AwaitedOutcome::Status(_) => Answer::Status(Box::new(self.status_with(None))),
+                AwaitedOutcome::Status { as_table, .. } => self.status_answer(false, *as_table),
                 AwaitedOutcome::Why(_) => {
                     Answer::Refused("the key exchange process does not answer".to_owned())
                 }
