@@ -9,6 +9,7 @@
 
 mod associations;
 mod events;
+mod few;
 mod hooks;
 mod key_exchange;
 mod key_log;

@@ -48,6 +48,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+/// The least time between two looks at addresses and paths without a sign that they have changed.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Notices that may wait. If the main thread is that far behind, further notices of the same kind are redundant.
 const MAX_QUEUED_NOTICES: usize = 256;
 
@@ -64,7 +67,8 @@ pub(super) struct Gateway {
     notices: Receiver<Notice>,
     sender: SyncSender<Notice>,
     started: Instant,
-    ticks: u64,
+    /// When addresses and paths are looked at next.
+    next_check: Instant,
     path_changes: u64,
     outbound: Rate,
     inbound: Rate,
@@ -122,7 +126,7 @@ impl Gateway {
             notices,
             sender,
             started,
-            ticks: 0,
+            next_check: started + MIN_CHECK_INTERVAL,
             path_changes: 0,
             outbound: Rate::new(started),
             inbound: Rate::new(started),
@@ -223,9 +227,8 @@ impl Gateway {
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
             others.extend(self.kernel_notices.iter().map(KernelNotices::fd));
-            let hears_ike = sends_until.is_none();
-            let ike = self.ike.iter();
-            others.extend(ike.flat_map(|ike| ike.descriptors(hears_ike)));
+            let ike = self.ike.iter().filter(|_| sends_until.is_none());
+            others.extend(ike.flat_map(KeyExchange::descriptors));
             let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
                 Some(Signal::Stop(name)) => {

@@ -109,7 +109,7 @@ pub(crate) struct ChildStatus {
 }
 
 /// Every peer, for people.
-pub(super) fn table(peers: &[PeerStatus]) -> String {
+pub(super) fn table(peers: impl Iterator<Item = PeerStatus>) -> String {
     let mut text = String::new();
     for peer in peers {
         let _ = write!(text, "peer {} · {}", peer.name, peer.state.to_uppercase());
@@ -233,7 +233,7 @@ mod tests {
             ..PeerStatus::default()
         };
         assert_eq!(
-            table(&[peer]),
+            table([peer].into_iter()),
             "peer office · DOWN · the peer answered AUTHENTICATION_FAILED · next attempt in 1 min 10 s\n  \
              hook on_down /bin/x: exit status 3 after 0.01 s: no route · FAILED\n  networks closed: no child SA\n"
         );
@@ -274,7 +274,7 @@ mod tests {
             }],
             ..PeerStatus::default()
         };
-        let text = table(&[peer]);
+        let text = table([peer].into_iter());
         for part in [
             "peer office · UP\n  IKE SA 0011223344556677_i 8899aabbccddeeff_r · initiator · 192.0.2.1:4500 → \
              198.51.100.7:4500 · NAT on this side\n",

@@ -11,8 +11,8 @@ use zeroize::{Zeroize, Zeroizing};
 /// time starts anew: while the gateway is busy with a change, it does not send the rest of a large answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client that reads an answer in parts has the gateway's main thread to itself, so that each part follows at
-/// once.
+/// How long a client that reads an answer in parts has the gateway's main thread to itself, so that each part follows
+/// at once.
 const MAX_SENDING_TIME: Duration = Duration::from_millis(20);
 
 /// A connection. It serves one request; a listener stays for events.

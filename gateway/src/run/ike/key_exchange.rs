@@ -48,6 +48,8 @@ pub(crate) struct KeyExchange {
     pub(crate) waiting: Vec<Waiting>,
     /// Inbound packets of each pair, as last reported to IKE.
     pub(crate) received: HashMap<ChildId, u64>,
+    /// When the plane was last asked which pairs have received, in seconds.
+    pub(crate) looked_at: u64,
     /// Orphaned pairs that a new one has replaced, and when they go.
     pub(crate) leaving: Vec<(Instant, ChildId)>,
     /// Pairs to which the traffic of orphans moves: at the first packet of the peer, or at this time.
@@ -122,6 +124,7 @@ impl KeyExchange {
             configured,
             waiting: Vec::new(),
             received: HashMap::new(),
+            looked_at: 0,
             leaving: Vec::new(),
             moving: Vec::new(),
             inbox: Inbox::default(),
@@ -164,10 +167,9 @@ impl KeyExchange {
         self.has_started() || !self.configured.is_empty()
     }
 
-    /// Readable when the ike process has sent something, unless messages wait, or when a hook has ended. `hears`: whether
-    /// what it sends is wanted now.
-    pub(crate) fn descriptors(&self, hears: bool) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let wanted = hears && (!self.rests() || self.awaits_answer()) && self.inbox_has_room();
+    /// Readable when the ike process has sent something, unless messages wait, or when a hook has ended.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let wanted = (!self.rests() || self.awaits_answer()) && self.inbox_has_room();
         let link = self.link.as_ref().filter(|_| wanted);
         link.map(AsFd::as_fd)
             .into_iter()

@@ -15,18 +15,18 @@ use std::time::Duration;
 
 /// Every configured peer, and those that are not configured any more but still have child SAs. Without reports, IKE
 /// does not run.
-pub(crate) fn peers(
-    configured: &[&str],
-    reports: Option<&Reports>,
-    peers: &Peers,
-    snapshot: &Snapshot,
+pub(crate) fn peers<'a>(
+    configured: &[&'a str],
+    reports: Option<&'a Reports>,
+    peers: &'a Peers,
+    snapshot: &'a Snapshot,
     now: u64,
-) -> Vec<PeerStatus> {
-    let mut names: Vec<&str> = configured.to_vec();
+) -> impl Iterator<Item = PeerStatus> + use<'a> {
+    let mut names: Vec<&'a str> = configured.to_vec();
     names.extend(peers.children().map(|(name, _, _)| name));
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
-    let each = names.into_iter().map(|name| {
+    names.into_iter().map(move |name| {
         let report = reports.and_then(|reports| reports.get(name));
         let children = peers.children_of(name);
         let children: Vec<_> = children
@@ -36,8 +36,7 @@ pub(crate) fn peers(
             device: peers.device(name).map(str::to_owned),
             ..peer(name, report, children)
         }
-    });
-    each.collect()
+    })
 }
 
 fn peer(name: &str, told: Option<&Report>, children: Vec<ChildStatus>) -> PeerStatus {

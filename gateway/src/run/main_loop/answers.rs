@@ -10,8 +10,9 @@ use crate::routes::firewall;
 use crate::status::{Drops, Explained, InterfaceStatus, PathStatus, SaStatus, Status};
 use dataplane::Totals;
 use ipsec::command::{Answer, Command, PolicyReport};
+use ipsec::database::Snapshot;
 use ipsec::sa::Sa;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl Gateway {
@@ -23,7 +24,14 @@ impl Gateway {
     }
 
     pub(super) fn status(&mut self) -> Status {
-        let snapshot = self.snapshot();
+        let mut status = self.summary();
+        status.associations = associations(&self.snapshot()).collect();
+        status.policies = self.policies().iter().map(report::policy).collect();
+        status
+    }
+
+    /// The same without associations, policies and peers.
+    pub(super) fn summary(&mut self) -> Status {
         let uptime = self.started.elapsed().as_secs();
         let dropped = self.drops();
         let totals = self.plane.kernel().totals();
@@ -70,34 +78,19 @@ impl Gateway {
         status.numbers = self.plane.numbers().describe();
         status.barriers = self.barriers();
         status.restorations = self.restorations();
-        let rivals = snapshot.shadowed().into_iter();
-        let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
-        let association = |sa: &Arc<Sa>| {
-            let place = snapshot.find(&sa.config.id);
-            let carrier = place.and_then(|place| rivals.get(&place).copied());
-            SaStatus {
-                moved_to: sa.state.observed_peer_endpoint(),
-                carried_by: carrier.map(|sa| SaName::of(&snapshot.sa(sa).config)),
-                ..report::association(sa)
-            }
-        };
-        status.associations = snapshot.sas().map(association).collect();
-        status.policies = self.policies().iter().map(report::policy).collect();
         status
     }
 
     fn interfaces(&mut self) -> Vec<InterfaceStatus> {
         let snapshot = self.snapshot();
-        let leads_out = |name: &str| {
-            let named = |known: &&ipsec::database::Interface| &*known.name == name;
-            let known = snapshot.interfaces().iter().find(named);
-            known.is_some_and(|interface| interface.outbound_sa.is_some())
-        };
+        let leading = snapshot.interfaces().iter();
+        let leading = leading.filter(|interface| interface.outbound_sa.is_some());
+        let leading: HashSet<&str> = leading.map(|interface| &*interface.name).collect();
         let devices = self.plane.kernel().devices();
         devices
             .into_iter()
             .map(|(name, mtu)| InterfaceStatus {
-                leads_out: leads_out(&name),
+                leads_out: leading.contains(&*name),
                 name,
                 mtu,
             })
@@ -114,13 +107,30 @@ impl Gateway {
         report::drops(&[outbound, inbound], snapshot.sas(), &clear)
     }
 
-    fn policies(&mut self) -> Vec<PolicyReport> {
+    pub(super) fn policies(&mut self) -> Vec<PolicyReport> {
         let answers = self.plane.apply(&[Command::DumpPolicies]);
         match answers.unwrap_or_default().pop() {
             Some(Answer::Policies(list)) => list,
             _ => Vec::new(),
         }
     }
+}
+
+/// Every association.
+pub(super) fn associations(snapshot: &Snapshot) -> impl Iterator<Item = SaStatus> {
+    let rivals = snapshot.shadowed().into_iter();
+    let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
+    let carrier = move |sa: &Arc<Sa>| {
+        let place = snapshot
+            .find(&sa.config.id)
+            .filter(|_| !rivals.is_empty())?;
+        rivals.get(&place).copied()
+    };
+    snapshot.sas().map(move |sa| SaStatus {
+        moved_to: sa.state.observed_peer_endpoint(),
+        carried_by: carrier(sa).map(|sa| SaName::of(&snapshot.sa(sa).config)),
+        ..report::association(sa)
+    })
 }
 
 fn plane_name(by_kernel: bool) -> &'static str {

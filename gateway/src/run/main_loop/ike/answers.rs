@@ -6,10 +6,13 @@ use crate::control::{Answer, ClientId};
 use crate::events::What;
 use crate::ike::message::ToIke;
 use crate::memory;
-use crate::run::ike::{AwaitedOutcome, Waiting, peers_status, story_text};
-use crate::status::Status;
+use crate::report;
+use crate::run::ike::{AwaitedOutcome, KeyExchange, Waiting, peers_status, story_text};
+use crate::run::main_loop::answers::associations;
+use crate::status::{IkeStatus, Parts, PeerStatus, Status};
 use dataplane::clock::now;
 use ikev2::endpoint::{PeerReport, Story};
+use ipsec::database::Snapshot;
 use std::time::{Duration, Instant};
 
 /// How long an answer of the ike process may take. A status is then given without it.
@@ -41,32 +44,52 @@ impl Gateway {
     /// `is_reported`: whether the ike process has answered.
     fn status_answer(&mut self, is_reported: bool, as_table: bool) -> Answer {
         // Nothing in a status is a key.
-        memory::without_keys(|| {
-            let status = self.status_with(is_reported);
-            match as_table {
-                true => Answer::Text(status.table()),
-                false => Answer::Status(Box::new(status)),
-            }
+        memory::without_keys(|| match as_table {
+            true => Answer::Text(self.status_table(is_reported)),
+            false => Answer::Status(Box::new(self.status_with(is_reported))),
         })
     }
 
     fn status_with(&mut self, is_reported: bool) -> Status {
         let mut status = self.status();
-        if let Some(ike) = self.ike.as_ref().filter(|ike| ike.is_used()) {
-            let names: Vec<_> = ike
-                .configured
-                .iter()
-                .map(|peer| &*peer.connection.name)
-                .collect();
-            let snapshot = self.plane.published().load_full();
-            let reports = is_reported.then_some(&ike.reports);
-            status.peers = peers_status(&names, reports, &ike.peers, &snapshot, now());
-            status.ike = Some(ike.status());
-            for peer in &mut status.peers {
-                peer.hooks = ike.hooks.status(&peer.name);
-            }
-        }
+        status.ike = self.ike_status();
+        status.peers = self.peers(is_reported, &self.snapshot()).collect();
         status
+    }
+
+    fn status_table(&mut self, is_reported: bool) -> String {
+        let mut status = self.summary();
+        status.ike = self.ike_status();
+        let (policies, snapshot) = (self.policies(), self.snapshot());
+        let policy = policies.iter().map(report::policy);
+        status.table_with(Parts {
+            peers: &mut self.peers(is_reported, &snapshot),
+            associations: (snapshot.sas().count(), &mut associations(&snapshot)),
+            policies: (policies.len(), &mut { policy }),
+        })
+    }
+
+    fn ike_status(&self) -> Option<IkeStatus> {
+        let ike = self.ike.as_ref().filter(|ike| ike.is_used());
+        ike.map(KeyExchange::status)
+    }
+
+    fn peers<'a>(
+        &'a self,
+        is_reported: bool,
+        snapshot: &'a Snapshot,
+    ) -> impl Iterator<Item = PeerStatus> + use<'a> {
+        let ike = self.ike.as_ref().filter(|ike| ike.is_used());
+        ike.into_iter().flat_map(move |ike| {
+            let configured = ike.configured.iter();
+            let names: Vec<_> = configured.map(|peer| &*peer.connection.name).collect();
+            let reports = is_reported.then_some(&ike.reports);
+            let each = peers_status(&names, reports, &ike.peers, snapshot, now());
+            each.map(move |peer| PeerStatus {
+                hooks: ike.hooks.status(&peer.name),
+                ..peer
+            })
+        })
     }
 
     /// The story of the last negotiation.
@@ -176,12 +199,15 @@ impl Gateway {
     pub(super) fn answer_report(&mut self, token: u64, is_all: bool, peers: Vec<PeerReport>) {
         let Some(ike) = &mut self.ike else { return };
         ike.reports.take(is_all, peers, Instant::now());
-        let is_it = |waiting: &Waiting| matches!(waiting.wanted, AwaitedOutcome::Status { token: known, .. } if known == token);
-        for waiting in self.take_waiting(is_it) {
-            let as_table = matches!(
-                waiting.wanted,
-                AwaitedOutcome::Status { as_table: true, .. }
-            );
+        let table = |waiting: &Waiting| match waiting.wanted {
+            AwaitedOutcome::Status {
+                token: known,
+                as_table,
+            } if known == token => Some(as_table),
+            _ => None,
+        };
+        for waiting in self.take_waiting(|waiting| table(waiting).is_some()) {
+            let as_table = table(&waiting) == Some(true);
             let answer = self.status_answer(true, as_table);
             self.server.answer(waiting.client, &answer);
         }
