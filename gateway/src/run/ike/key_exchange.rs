@@ -2,15 +2,17 @@
 
 use super::hooks::Hooks;
 use super::key_log::KeyLog;
+use super::loose::Loose;
 use super::peers::Peers;
 use super::reports::Reports;
 use super::rest::Rest;
 use super::settings::{configuration, secrets};
+use super::waiting::Waiting;
 use crate::config::ConfiguredPeer;
-use crate::control::ClientId;
 use crate::failure::Failure;
 use crate::ike::message::{FromIke, ToIke};
 use crate::ike::{Inbox, Link, Processes, StartError};
+use crate::memory;
 use crate::status::IkeStatus;
 use dataplane::io::Family;
 use dataplane::io::udp::FirstSocket;
@@ -34,6 +36,9 @@ const ORPHAN_TIMEOUT: Duration = MOVE_TIMEOUT.saturating_add(DRAIN_TIMEOUT);
 
 /// Messages of the ike process that may wait here for their turn; more wait with it.
 const MAX_UNHANDLED_MESSAGES: usize = 16_384;
+
+/// If no more messages wait, an answer keeps its place behind them, so that it agrees with what they changed.
+const MAX_MESSAGES_BEFORE_ANSWER: usize = 64;
 
 /// How often the plane is asked for the first packet of a pair that waits for it.
 const FIRST_PACKET_INTERVAL: Duration = Duration::from_millis(20);
@@ -62,6 +67,8 @@ pub(crate) struct KeyExchange {
     pub(crate) reports: Reports,
     /// During it messages wait.
     rest: Rest,
+    /// Memory that its changes have left free.
+    loose: Loose,
     /// Where keys are written for Wireshark, if that was asked for.
     pub(crate) key_log: Option<KeyLog>,
     /// The hooks of peers.
@@ -74,41 +81,6 @@ pub(crate) struct KeyExchange {
     starts: u64,
     trouble: Option<String>,
     token: u64,
-}
-
-/// A client that waits.
-pub(crate) struct Waiting {
-    /// Which.
-    pub(crate) client: ClientId,
-    /// For what.
-    pub(crate) wanted: AwaitedOutcome,
-    /// Until when.
-    pub(crate) deadline: Instant,
-}
-
-/// What a client waits for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum AwaitedOutcome {
-    /// The status, with the report of this token.
-    Status {
-        /// The token.
-        token: u64,
-        /// For people, and not as data.
-        as_table: bool,
-    },
-    /// The story of this token.
-    Why(u64),
-    /// That this peer is up.
-    Up(String),
-    /// That it is down.
-    Down(String),
-    /// That its child SAs, or its IKE SA, are rekeyed.
-    Rekey {
-        /// The peer.
-        name: String,
-        /// The IKE SA.
-        ike: bool,
-    },
 }
 
 impl KeyExchange {
@@ -131,6 +103,7 @@ impl KeyExchange {
             ended: None,
             reports: Reports::default(),
             rest: Rest::default(),
+            loose: Loose::default(),
             key_log,
             hooks,
             processes,
@@ -183,8 +156,10 @@ impl KeyExchange {
 
     /// Lets messages wait after a change, unless more are there than one change does.
     pub(crate) fn rest_after(&mut self, took: Duration) {
+        let now = Instant::now();
+        self.loose.note(now);
         if self.inbox.is_empty() {
-            self.rest = Rest::after(took, Instant::now());
+            self.rest = Rest::after(took, now);
         }
     }
 
@@ -216,10 +191,22 @@ impl KeyExchange {
         {
             return Err(why);
         }
-        Ok(match self.rests() {
+        let overtakes = self.inbox.len() > MAX_MESSAGES_BEFORE_ANSWER && self.awaits_answer();
+        let is_near = self.reports.near_until(Instant::now()).is_some();
+        Ok(match self.rests() || overtakes && is_near {
             true => self.inbox.take_urgent(),
             false => self.inbox.take_turn(),
         })
+    }
+
+    /// Gives memory back that changes have left free, when it is time.
+    pub(crate) fn give_back_memory(&mut self) {
+        let began = Instant::now();
+        if self.loose.take_due(began) {
+            memory::give_back();
+            let now = Instant::now();
+            self.loose.took(now - began, now);
+        }
     }
 
     fn inbox_has_room(&self) -> bool {
@@ -228,13 +215,7 @@ impl KeyExchange {
 
     /// Whether a client waits for what the ike process knows.
     fn awaits_answer(&self) -> bool {
-        let is_question = |waiting: &Waiting| {
-            matches!(
-                waiting.wanted,
-                AwaitedOutcome::Status { .. } | AwaitedOutcome::Why(_)
-            )
-        };
-        self.waiting.iter().any(is_question)
+        self.waiting.iter().any(Waiting::is_for_ike)
     }
 
     /// Starts them with the configuration in force.
@@ -317,13 +298,17 @@ impl KeyExchange {
         let waiting = self.waiting.iter().map(|waiting| waiting.deadline);
         let leaving = self.leaving.iter().chain(&self.moving);
         let leaving = leaving.map(|(at, _)| *at);
-        let has_more = !self.rests() && (!self.inbox.is_empty() || self.ended.is_some());
+        let near = self.reports.near_until(Instant::now());
+        let near = near.filter(|_| self.awaits_answer());
+        let has_more =
+            !self.rests() && near.is_none() && (!self.inbox.is_empty() || self.ended.is_some());
         let all = waiting
             .chain(leaving)
             .chain(self.restart_at)
             .chain(has_more.then(Instant::now))
             .chain(self.rest.end(Instant::now()))
-            .chain(first_packet);
+            .chain(first_packet)
+            .chain(near);
         all.min()
     }
 
