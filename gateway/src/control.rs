@@ -29,6 +29,9 @@ pub(crate) const DEFAULT_PATH: &str = "/run/esplanade/control.sock";
 /// The largest request: setkey text of some hundred thousand associations.
 pub(crate) const MAX_REQUEST_BYTES: usize = 64 << 20;
 
+/// How the refusal of a request begins that a gateway does not know.
+pub(crate) const UNKNOWN_REQUEST: &str = "invalid request";
+
 /// The path given, or the environment's, or the default.
 pub(crate) fn path(given: Option<PathBuf>) -> PathBuf {
     given

@@ -17,6 +17,7 @@
 
 mod channel;
 mod ike_process;
+mod inbox;
 mod inherited;
 mod key_process;
 mod link;
@@ -26,9 +27,11 @@ mod processes;
 mod starter;
 #[cfg(test)]
 mod tests;
+mod trusted;
 
 pub(crate) use channel::Channel;
 pub(crate) use ike_process::ike_process;
+pub(crate) use inbox::Inbox;
 pub(crate) use inherited::{ProcessOptions, settle_without_descriptors};
 pub(crate) use key_process::key_process;
 pub(crate) use link::Link;

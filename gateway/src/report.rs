@@ -12,7 +12,7 @@ use dataplane::io::tun::TunOffloads;
 use dataplane::pipeline::governor::LaneReport;
 use dataplane::train::TrainKinds;
 use ipsec::Dropped;
-use ipsec::command::{PolicyReport, SaReport};
+use ipsec::command::PolicyReport;
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::policy::{Action, Direction, Level, Policy, Template};
 use ipsec::sa::Phase;
@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// One association for `status`.
-pub(crate) fn association(report: &SaReport) -> SaStatus {
-    let config = &report.config;
+pub(crate) fn association(sa: &Sa) -> SaStatus {
+    let (config, usage) = (&sa.config, sa.state.usage());
     SaStatus {
         name: SaName::of(config),
         mode: mode_name(config.mode).to_owned(),
@@ -35,15 +35,15 @@ pub(crate) fn association(report: &SaReport) -> SaStatus {
         stands_by: config.is_standby,
         interface: config.interface.as_ref().map(|name| name.to_string()),
         reqid: config.reqid.0,
-        phase: phase_name(report.phase).to_owned(),
+        phase: phase_name(usage.phase).to_owned(),
         esn: config.esn,
         replay_window: config.replay_window,
-        sequence: report.sequence,
-        packets: report.packets,
-        bytes: report.bytes,
-        created: report.created,
-        last_used: report.last_used,
-        drops: by_name(report.drops.iter().copied()),
+        sequence: usage.sequence,
+        packets: usage.packets,
+        bytes: usage.bytes,
+        created: usage.created,
+        last_used: usage.last_used,
+        drops: by_name(sa.state.drops().into_iter()),
         mtu: None,
     }
 }
@@ -101,9 +101,9 @@ pub(crate) fn lanes(reports: [LaneReport; 2]) -> Vec<LaneStatus> {
 }
 
 /// Everything for `drops`; `counters` are those of the drop rules, by name with packets and bytes.
-pub(crate) fn drops(
+pub(crate) fn drops<'a>(
     tallies: &[PacketCounts],
-    sas: &[SaReport],
+    sas: impl Iterator<Item = &'a Arc<Sa>>,
     counters: &[(&'static str, u64, u64)],
 ) -> Drops {
     let counted = Dropped::ALL.iter().map(|reason| {
@@ -124,12 +124,11 @@ pub(crate) fn drops(
         total: reasons.values().sum(),
         reasons,
         associations: sas
-            .iter()
-            .filter(|sa| !sa.drops.is_empty())
             .map(|sa| SaDrops {
                 name: SaName::of(&sa.config),
-                reasons: by_name(sa.drops.iter().copied()),
+                reasons: by_name(sa.state.drops().into_iter()),
             })
+            .filter(|sa| !sa.reasons.is_empty())
             .collect(),
         clear: clear
             .iter()

@@ -8,6 +8,7 @@ mod units;
 
 pub(crate) use explained::{Correction, DecidingPolicy, Explained, FindingStatus, SaOnPath};
 pub(crate) use peers::{ChildStatus, HookStatus, IkeSaStatus, PeerStatus};
+pub(crate) use table::Parts;
 
 use crate::events::SaName;
 use serde::{Deserialize, Serialize};

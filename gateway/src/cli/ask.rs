@@ -5,7 +5,7 @@ mod peer;
 mod rekey;
 
 use crate::argument::protocol;
-use crate::control::{self, Answer, Client, Request};
+use crate::control::{self, Answer, Client, Request, UNKNOWN_REQUEST};
 use crate::failure::Failure;
 use crate::local_time::utc_offset;
 use crate::output::print;
@@ -78,6 +78,15 @@ pub(super) struct ExplainArguments {
 type Outcome = Result<(), Failure>;
 
 pub(super) fn status(control: Option<PathBuf>, json: bool) -> Outcome {
+    if !json {
+        match answer_of(control.clone(), &Request::StatusTable)? {
+            Answer::Text(table) => return print(&table),
+            // A gateway that was started before this program was installed knows the other request alone.
+            Answer::Refused(why) if why.starts_with(UNKNOWN_REQUEST) => {}
+            Answer::Refused(why) => return Err(Failure::new(why)),
+            _ => return Err(strange()),
+        }
+    }
     match ask(control, &Request::Status)? {
         Answer::Status(status) if json => print_json(&*status),
         Answer::Status(status) => print(&status.table()),
@@ -153,12 +162,16 @@ pub(super) fn events(control: Option<PathBuf>, json: bool) -> Outcome {
 }
 
 fn ask(control: Option<PathBuf>, request: &Request) -> Result<Answer, Failure> {
-    let path = control::path(control);
-    let answer = Client::connect(&path).and_then(|client| client.ask(request));
-    match answer.map_err(Failure::new)? {
+    match answer_of(control, request)? {
         Answer::Refused(why) => Err(Failure::new(why)),
         answer => Ok(answer),
     }
+}
+
+fn answer_of(control: Option<PathBuf>, request: &Request) -> Result<Answer, Failure> {
+    let path = control::path(control);
+    let answer = Client::connect(&path).and_then(|client| client.ask(request));
+    answer.map_err(Failure::new)
 }
 
 fn print_json<T: Serialize>(value: &T) -> Outcome {

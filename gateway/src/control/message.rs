@@ -19,6 +19,8 @@ pub(crate) enum Request {
     Rekey(Rekey),
     /// Report status and traffic.
     Status,
+    /// The same as a table for people: for thousands of peers it is a fraction of the bytes.
+    StatusTable,
     /// Why packets were dropped.
     Drops,
     /// Every event from now on.

@@ -3,6 +3,7 @@
 mod connection;
 
 use self::connection::Client;
+use super::UNKNOWN_REQUEST;
 use super::folder::{BadFolder, Folder};
 use super::message::{Answer, Request};
 use crate::handover;
@@ -133,7 +134,9 @@ impl Server {
             if let Some(line) = client.read() {
                 match serde_json::from_slice(&line) {
                     Ok(request) => received.requests.push((*id, request)),
-                    Err(error) => client.say(&Answer::Refused(format!("invalid request: {error}"))),
+                    Err(error) => {
+                        client.say(&Answer::Refused(format!("{UNKNOWN_REQUEST}: {error}")))
+                    }
                 }
             }
             client.closed |= client.deadline.is_some_and(|deadline| deadline < now);
@@ -147,6 +150,13 @@ impl Server {
         if let Some(client) = self.clients.get_mut(&id) {
             client.say(answer);
         }
+    }
+
+    /// Until when other work should wait, because a client is reading an answer that did not fit into its socket.
+    pub(crate) fn sends_until(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let ends = self.clients.values().filter_map(Client::sends_until);
+        ends.filter(|end| now < *end).max()
     }
 
     /// Sends descriptors ahead of the answer.

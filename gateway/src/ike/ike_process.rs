@@ -8,21 +8,23 @@
 //! ```
 //!
 //! One thread, which never waits but in one poll. In each turn results and commands come before datagrams, and each
-//! socket gives one call's worth, so that a flood of one kind leaves time for all others. Queues are bounded: a request
-//! that does not fit ends its exchange, which the peer or the next attempt begins again.
+//! of them gives a bounded number, so that a flood of one kind leaves time for all others. A question for `status`
+//! waits for one turn at most (`inbox`). Queues are bounded: a request that does not fit ends its exchange, which the
+//! peer or the next attempt begins again.
 
 use super::channel::Channel;
+use super::inbox::Inbox;
 use super::inherited::{ProcessOptions, settle};
 use super::key_process::refused;
-use super::message::{Configuration, FromIke, IkeDrops, ToIke, Trusted};
+use super::message::{Configuration, FromIke, IkeDrops, ToIke};
 use super::pool::Pool;
+use super::trusted::trust;
 use crate::failure::Failure;
 use crate::memory;
 use crate::privileges::{self, ChildCalls};
 use crate::random::fill_with_random;
 use dataplane::io::Family;
 use dataplane::io::udp::{IkeBuffer, IkeSocket};
-use ikev2::certificate::Trust;
 use ikev2::endpoint::{Action, Endpoint, Input, Settings};
 use ikev2::work::{Done, Verifier, Work, WorkError, WorkId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +42,9 @@ const MAX_KEY_REQUESTS: usize = 4096;
 /// Verifications that wait for a thread, and the threads.
 const MAX_VERIFICATIONS: usize = 1024;
 const VERIFYING_THREADS: usize = 2;
+
+/// Results of the key process that are handled in a turn.
+const MAX_RESULTS_PER_TURN: usize = 64;
 
 /// While so many bytes wait for the main process, datagrams wait in their sockets.
 const MAX_UNREAD_BYTES: usize = 8 << 20;
@@ -73,7 +78,11 @@ pub(super) struct IkeProcess {
     /// None before the first configuration.
     endpoint: Option<Endpoint>,
     main: Channel,
+    /// What the main process has sent.
+    inbox: Inbox<ToIke>,
     keys: Channel,
+    /// Whether more results of the key process may have come than the last turn handled.
+    has_more_results: bool,
     key_requests: usize,
     verifier: Arc<Verifier>,
     pool: Pool<Verification, Done>,
@@ -97,6 +106,8 @@ impl IkeProcess {
         Ok(Self {
             endpoint: None,
             main: Channel::new(main)?,
+            inbox: Inbox::default(),
+            has_more_results: false,
             keys: Channel::new(keys.into())?,
             key_requests: 0,
             verifier: Arc::new(Verifier::new()),
@@ -115,6 +126,9 @@ impl IkeProcess {
             self.wait()?;
             self.take_results()?;
             while let Some(message) = self.main.receive()? {
+                self.inbox.add(message);
+            }
+            for message in self.inbox.take_turn() {
                 self.apply(message);
             }
             let now = self.now();
@@ -161,7 +175,10 @@ impl IkeProcess {
         let end = self
             .ends_at
             .map(|at| at.saturating_duration_since(Instant::now()));
-        let limit = timer.into_iter().chain(end).min().map(|time| Timespec {
+        let has_more = self.has_more_results || !self.inbox.is_empty();
+        let at_once = has_more.then_some(Duration::ZERO);
+        let times = timer.into_iter().chain(end).chain(at_once);
+        let limit = times.min().map(|time| Timespec {
             tv_sec: time.as_secs() as i64,
             tv_nsec: time.subsec_nanos().into(),
         });
@@ -172,10 +189,15 @@ impl IkeProcess {
     }
 
     fn take_results(&mut self) -> io::Result<()> {
-        while let Some(done) = self.keys.receive::<Done>()? {
+        let mut count = 0;
+        while count < MAX_RESULTS_PER_TURN
+            && let Some(done) = self.keys.receive::<Done>()?
+        {
             self.key_requests = self.key_requests.saturating_sub(1);
             self.give(Input::Done(done));
+            count += 1;
         }
+        self.has_more_results = count == MAX_RESULTS_PER_TURN;
         let verified: Vec<_> = self.pool.results().collect();
         for done in verified {
             self.give(Input::Done(done));
@@ -227,7 +249,7 @@ impl IkeProcess {
             }),
             ToIke::ChildUse(uses) => self.give(Input::ChildUse(&uses)),
             ToIke::Installed { child, outcome } => self.give(Input::Installed { child, outcome }),
-            ToIke::Report { token } => self.report(token),
+            ToIke::Report { token, all } => self.report(token, all),
             ToIke::Why { token, connection } => self.why(token, &connection),
             ToIke::Stop => {
                 self.give(Input::Stop);
@@ -260,9 +282,12 @@ impl IkeProcess {
         self.act(actions);
     }
 
-    fn report(&mut self, token: u64) {
+    fn report(&mut self, token: u64, all: bool) {
         let now = self.now();
-        let peers = self.endpoint.as_ref().map(|endpoint| endpoint.report(now));
+        let peers = self.endpoint.as_mut().map(|endpoint| match all {
+            true => endpoint.report_all(now),
+            false => endpoint.report_changed(now),
+        });
         let sum = |count: fn(&IkeSocket) -> u64| self.sockets.iter().map(count).sum();
         let dropped = IkeDrops {
             not_ike: sum(IkeSocket::not_ike),
@@ -271,6 +296,7 @@ impl IkeProcess {
         };
         self.push(&FromIke::Report {
             token,
+            is_all: all,
             peers: peers.unwrap_or_default(),
             dropped,
         });
@@ -355,23 +381,6 @@ impl IkeProcess {
         let _ = self.main.push(&FromIke::Stopped);
         self.main.flush()
     }
-}
-
-/// What is damaged is left out: the main process has checked the files.
-fn trust(files: &Trusted) -> Trust {
-    let mut trust = Trust::default();
-    trust.revocation = files.revocation;
-    let mut outcomes = Vec::new();
-    for file in &files.roots {
-        outcomes.push(trust.add_roots(file));
-    }
-    for file in &files.lists {
-        outcomes.push(trust.add_revocation_lists(file));
-    }
-    for error in outcomes.into_iter().filter_map(Result::err) {
-        eprintln!("esplanade: trusted roots {}: {error}", files.number);
-    }
-    trust
 }
 
 /// Seconds since 1970, for the validity of certificates.

@@ -58,10 +58,12 @@ pub(crate) enum ToIke {
         /// The reason why not.
         outcome: Result<(), String>,
     },
-    /// Report every peer: [`FromIke::Report`].
+    /// Report peers: [`FromIke::Report`].
     Report {
         /// Comes back with the answer.
         token: u64,
+        /// All of them, and not only those that have changed since the last report.
+        all: bool,
     },
     /// The last negotiation with one peer: [`FromIke::Why`].
     Why {
@@ -90,11 +92,13 @@ pub(crate) enum FromIke {
     },
     /// Something that people and programs want to know.
     Event(Event),
-    /// Every peer.
+    /// Every peer, or what has changed.
     Report {
         /// Of the request.
         token: u64,
-        /// One for each connection.
+        /// Whether these are all connections.
+        is_all: bool,
+        /// One for each connection that is reported.
         peers: Vec<PeerReport>,
         /// What was dropped since the process started.
         dropped: IkeDrops,

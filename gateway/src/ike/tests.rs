@@ -193,7 +193,10 @@ fn two_gateways_agree_on_child_sas_over_real_sockets_and_stop_in_order() {
             assert_eq!(one.outbound_spi, other.inbound_spi);
             assert!(one.outbound == other.inbound && one.inbound == other.outbound);
             for side in &mut sides {
-                assert!(side.link.send(ToIke::Report { token: 3 }));
+                assert!(side.link.send(ToIke::Report {
+                    token: 3,
+                    all: true
+                }));
                 let connection = "net".to_owned();
                 assert!(side.link.send(ToIke::Why {
                     token: 4,
@@ -209,6 +212,7 @@ fn two_gateways_agree_on_child_sas_over_real_sockets_and_stop_in_order() {
                 };
                 let FromIke::Report {
                     token: 3,
+                    is_all: true,
                     peers,
                     dropped,
                 } = report

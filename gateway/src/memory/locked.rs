@@ -19,7 +19,8 @@ const RESERVED: usize = 16 << 30;
 #[cfg(not(target_pointer_width = "64"))]
 const RESERVED: usize = 256 << 20;
 
-/// Bytes of the first piece; later ones are a quarter of what there is.
+/// Bytes of the first piece; later ones are a sixteenth of what there is: locked memory is in use whether something
+/// lies in it or not.
 const FIRST_LOCKED_BYTES: usize = 256 << 10;
 
 /// Where the range begins; 0 before the first allocation.
@@ -83,7 +84,7 @@ impl Range {
         let piece = bytes
             .checked_add(PAGE)?
             .max(FIRST_LOCKED_BYTES)
-            .max(used / 4)
+            .max(used / 16)
             .checked_next_multiple_of(PAGE)?;
         if piece > RESERVED - used {
             REFUSED.store(true, Ordering::Relaxed);

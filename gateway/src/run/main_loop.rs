@@ -48,6 +48,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+/// The least time between two looks at addresses and paths without a sign that they have changed.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Notices that may wait. If the main thread is that far behind, further notices of the same kind are redundant.
 const MAX_QUEUED_NOTICES: usize = 256;
 
@@ -64,7 +67,8 @@ pub(super) struct Gateway {
     notices: Receiver<Notice>,
     sender: SyncSender<Notice>,
     started: Instant,
-    ticks: u64,
+    /// When addresses and paths are looked at next.
+    next_check: Instant,
     path_changes: u64,
     outbound: Rate,
     inbound: Rate,
@@ -122,7 +126,7 @@ impl Gateway {
             notices,
             sender,
             started,
-            ticks: 0,
+            next_check: started + MIN_CHECK_INTERVAL,
             path_changes: 0,
             outbound: Rate::new(started),
             inbound: Rate::new(started),
@@ -212,13 +216,19 @@ impl Gateway {
     fn serve_until_the_end(&mut self) -> Result<(bool, Option<ClientId>), Failure> {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
         loop {
-            let due = self.removals.due().into_iter().chain(self.ike_due());
+            // While a client reads its answer, rounds of IKE wait for a moment.
+            let sends_until = self.server.sends_until();
+            let ike_due = self
+                .ike_due()
+                .map(|at| Some(at).max(sends_until).unwrap_or(at));
+            let due = self.removals.due().into_iter().chain(ike_due);
             let next = due.chain([next_tick]).min().unwrap_or(next_tick);
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
             others.extend(self.kernel_notices.iter().map(KernelNotices::fd));
-            others.extend(self.ike.iter().flat_map(KeyExchange::descriptors));
+            let ike = self.ike.iter().filter(|_| sends_until.is_none());
+            others.extend(ike.flat_map(KeyExchange::descriptors));
             let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
                 Some(Signal::Stop(name)) => {
@@ -242,7 +252,9 @@ impl Gateway {
             if let Some(end) = end {
                 return Ok(end);
             }
-            self.hear_ike();
+            if self.server.sends_until().is_none() {
+                self.hear_ike();
+            }
             self.handle_notices()?;
             self.handle_kernel_notices();
             self.handle_notifications();

@@ -2,13 +2,48 @@
 
 use super::peers;
 use super::units::{duration, scaled};
-use super::{BarrierStatus, IkeStatus, LaneStatus, Restorations, SaStatus, Status, Traffic};
+use super::{
+    BarrierStatus, IkeStatus, LaneStatus, PeerStatus, PolicyStatus, Restorations, SaStatus, Status,
+    Traffic,
+};
 use std::fmt::Write as _;
+
+/// About as many bytes are written of a peer that is up, and of an association or a policy.
+const BYTES_OF_PEER: usize = 512;
+const BYTES_OF_LINE: usize = 128;
+
+/// What a status can have thousands of: each is made when its lines are written, so that they never exist all at once.
+pub(crate) struct Parts<'a> {
+    /// How many peers of IKE there are, and each.
+    pub peers: (usize, &'a mut dyn Iterator<Item = PeerStatus>),
+    /// How many associations there are, and each.
+    pub associations: (usize, &'a mut dyn Iterator<Item = SaStatus>),
+    /// The same of policies.
+    pub policies: (usize, &'a mut dyn Iterator<Item = PolicyStatus>),
+}
+
+impl Parts<'_> {
+    /// About as many bytes are written of them: text that grows is copied again and again.
+    fn bytes(&self) -> usize {
+        let lines = self.associations.0 + self.policies.0;
+        self.peers.0 * BYTES_OF_PEER + lines * BYTES_OF_LINE
+    }
+}
 
 impl Status {
     /// For people.
     pub(crate) fn table(&self) -> String {
-        status(self)
+        let (associations, policies) = (&self.associations, &self.policies);
+        self.table_with(Parts {
+            peers: (self.peers.len(), &mut self.peers.iter().cloned()),
+            associations: (associations.len(), &mut associations.iter().cloned()),
+            policies: (policies.len(), &mut policies.iter().cloned()),
+        })
+    }
+
+    /// The same with parts that are not in it.
+    pub(crate) fn table_with(&self, parts: Parts<'_>) -> String {
+        status(self, parts)
     }
 }
 
@@ -48,7 +83,7 @@ fn reason_of_plane(status: &Status) -> String {
     }
 }
 
-fn status(status: &Status) -> String {
+fn status(status: &Status, parts: Parts<'_>) -> String {
     let mut text = barriers(&status.barriers);
     text += &restorations(&status.restorations);
     let _ = writeln!(
@@ -75,7 +110,8 @@ fn status(status: &Status) -> String {
         status.dropped,
         status.clear_dropped
     );
-    text += &peers::table(&status.peers);
+    text.reserve(parts.bytes());
+    peers::table(&mut text, parts.peers.1);
     text += &status.ike.as_ref().map_or_else(String::new, key_exchange);
     for interface in &status.interfaces {
         let state = if interface.leads_out {
@@ -112,9 +148,10 @@ fn status(status: &Status) -> String {
     for lane in &status.lanes {
         let _ = writeln!(text, "{}", self::lane(lane));
     }
-    associations(&mut text, &status.associations);
-    let _ = writeln!(text, "\npolicies: {}", status.policies.len());
-    for policy in &status.policies {
+    associations(&mut text, parts.associations);
+    let (count, policies) = parts.policies;
+    let _ = writeln!(text, "\npolicies: {count}");
+    for policy in policies {
         let _ = writeln!(
             text,
             "  {:>4}  {:<3}  {}  {}",
@@ -208,8 +245,11 @@ fn lane(lane: &LaneStatus) -> String {
     format!("{direction:<8}  {hands}: {}{costs}", lane.why)
 }
 
-fn associations(text: &mut String, associations: &[SaStatus]) {
-    let _ = writeln!(text, "\nassociations: {}", associations.len());
+fn associations(
+    text: &mut String,
+    (count, associations): (usize, &mut dyn Iterator<Item = SaStatus>),
+) {
+    let _ = writeln!(text, "\nassociations: {count}");
     for sa in associations {
         let encapsulation = match sa.encapsulation {
             None => String::new(),
@@ -275,7 +315,10 @@ mod tests {
             barriers: vec![barrier("nftables", &[]), barrier("device filters", &[])],
             ..Status::default()
         };
-        assert!(status(&told).starts_with("barriers: nftables, device filters\nesplanade"));
+        assert!(
+            told.table()
+                .starts_with("barriers: nftables, device filters\nesplanade")
+        );
         told.barriers[1] = barrier("device filters", &["not on this host: no"]);
         told.restorations = Restorations {
             times: 6,
@@ -283,7 +326,7 @@ mod tests {
             last: Some("nftables table deleted".to_owned()),
             ..Restorations::default()
         };
-        assert!(status(&told).starts_with(
+        assert!(told.table().starts_with(
             "barriers: nftables, device filters NOT IN FORCE (not on this host: no): no second barrier\n\
              restored 6 times, last 3 s ago: nftables table deleted\nesplanade"
         ));
@@ -291,11 +334,11 @@ mod tests {
             gaps: Some("not for packet sockets".to_owned()),
             ..barrier("XFRM policies", &[])
         });
-        assert!(status(&told).contains(
+        assert!(told.table().contains(
             "), XFRM policies partial (not for packet sockets): the second barrier is partial\n"
         ));
         told.barriers.truncate(1);
         told.barriers[0] = barrier("nftables", &["table deleted"]);
-        assert!(status(&told).contains("UNENCRYPTED"));
+        assert!(told.table().contains("UNENCRYPTED"));
     }
 }

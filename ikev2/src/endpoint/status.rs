@@ -11,6 +11,14 @@ impl Endpoint {
         records.map(|record| self.report_of(record, now)).collect()
     }
 
+    /// The same; what [`Endpoint::report_changed`] then reports has changed since.
+    pub fn report_all(&mut self, now: Duration) -> Vec<PeerReport> {
+        for record in self.shared.peers.records.values_mut() {
+            record.is_changed = false;
+        }
+        self.report(now)
+    }
+
     /// The connections that may have changed since the last call. At the first one that is every connection.
     pub fn report_changed(&mut self, now: Duration) -> Vec<PeerReport> {
         let records = self.shared.peers.records.values_mut();

@@ -369,7 +369,8 @@ impl<A> Spd<A> {
     /// Calls `mark` for each policy that was used since the last call.
     fn take_used(&self, mark: &mut impl FnMut(&SpdEntry)) {
         for entry in &self.entries {
-            if entry.used.swap(false, Ordering::Relaxed) {
+            // A load first: of thousands few were used since the last time.
+            if entry.used.load(Ordering::Relaxed) && entry.used.swap(false, Ordering::Relaxed) {
                 mark(&entry.spd);
             }
         }

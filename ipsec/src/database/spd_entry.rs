@@ -33,7 +33,7 @@ impl SpdEntry {
 
     /// Turns the note of its use into a time.
     pub(super) fn take_used(&self, now: u64) {
-        if self.used.swap(false, Ordering::Relaxed) {
+        if self.used.load(Ordering::Relaxed) && self.used.swap(false, Ordering::Relaxed) {
             self.last_used.store(now, Ordering::Relaxed);
         }
     }

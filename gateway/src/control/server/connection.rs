@@ -11,6 +11,10 @@ use zeroize::{Zeroize, Zeroizing};
 /// time starts anew: while the gateway is busy with a change, it does not send the rest of a large answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a client that reads an answer in parts has the gateway's main thread to itself, so that each part follows
+/// at once.
+const MAX_SENDING_TIME: Duration = Duration::from_millis(20);
+
 /// A connection. It serves one request; a listener stays for events.
 pub(super) struct Client {
     pub stream: UnixStream,
@@ -18,6 +22,8 @@ pub(super) struct Client {
     outgoing: Zeroizing<Vec<u8>>,
     written: usize,
     pub deadline: Option<Instant>,
+    /// When the answer was made.
+    answered_at: Option<Instant>,
     asked: bool,
     pub listens: bool,
     pub closed: bool,
@@ -32,6 +38,7 @@ impl Client {
             outgoing: Zeroizing::default(),
             written: 0,
             deadline: Some(Instant::now() + CLIENT_TIMEOUT),
+            answered_at: None,
             asked: false,
             listens: false,
             closed: false,
@@ -41,6 +48,14 @@ impl Client {
     /// Part of an answer has not been sent yet.
     pub(super) fn has_to_say(&self) -> bool {
         self.written < self.outgoing.len()
+    }
+
+    /// Until when it should have the rest of its answer before other work goes on.
+    pub(super) fn sends_until(&self) -> Option<Instant> {
+        let reads = self.has_to_say() && !self.listens;
+        self.answered_at
+            .filter(|_| reads)
+            .map(|at| at + MAX_SENDING_TIME)
     }
 
     /// Reads what has arrived; returns the request once its line is complete. A connection carries one request.
@@ -111,7 +126,9 @@ impl Client {
         grow(&mut self.outgoing, &line);
         self.outgoing.push(b'\n');
         if !self.listens {
-            self.deadline = Some(Instant::now() + CLIENT_TIMEOUT);
+            let now = Instant::now();
+            self.deadline = Some(now + CLIENT_TIMEOUT);
+            self.answered_at = Some(now);
         }
         self.write();
     }

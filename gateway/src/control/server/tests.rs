@@ -157,6 +157,48 @@ fn a_client_that_takes_a_large_answer_in_parts_gets_all_of_it() {
 }
 
 #[test]
+fn other_work_waits_for_an_answer_that_is_read_in_parts_and_for_no_listener() {
+    let folder = Place::new("sending");
+    let mut server = bind(&folder).unwrap();
+    let mut reader = UnixStream::connect(folder.socket()).unwrap();
+    let mut listener = UnixStream::connect(folder.socket()).unwrap();
+    reader.write_all(b"\"status-table\"\n").unwrap();
+    listener.write_all(b"\"events\"\n").unwrap();
+    let sending = |server: &Server| {
+        let clients = server.clients.values();
+        clients.filter_map(Client::sends_until).count()
+    };
+    let mut asked = Vec::new();
+    while asked.len() < 2 {
+        asked.extend(server.wait(&[], Duration::from_secs(5)).unwrap().requests);
+    }
+    let text = "4000 policies".repeat(200_000);
+    for (id, request) in asked {
+        assert_eq!(sending(&server), 0);
+        match request {
+            Request::Events => server.listen(id),
+            _ => continue,
+        }
+        server.publish(&Answer::Refused(text.clone()));
+    }
+    assert_eq!(sending(&server), 0);
+    let id = ClientId(1);
+    server.answer(id, &Answer::Text(text.clone()));
+    assert_eq!(sending(&server), 1);
+    reader.set_nonblocking(true).unwrap();
+    let (mut taken, mut part) = (0, vec![0; 1 << 16]);
+    while sending(&server) > 0 {
+        while let Ok(count @ 1..) = reader.read(&mut part) {
+            taken += count;
+        }
+        server.wait(&[], Duration::ZERO).unwrap();
+    }
+    reader.set_nonblocking(false).unwrap();
+    taken += reader.read_to_end(&mut Vec::new()).unwrap();
+    assert!(taken > text.len(), "let go after {taken} bytes");
+}
+
+#[test]
 fn nonsense_is_answered_and_leads_to_nothing() {
     let folder = Place::new("nonsense");
     let mut server = bind(&folder).unwrap();

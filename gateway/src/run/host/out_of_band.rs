@@ -8,25 +8,26 @@ use ipsec::sa::Sa;
 use ipsec::tunnel::Outer;
 
 impl Host {
-    /// Sends the NAT keepalives that are due.
-    pub(in crate::run) fn send_nat_keepalives(&mut self, snapshot: &Snapshot, now: u64) {
-        for outer in self.nat_keepalives.take_due(snapshot, &self.local, now) {
-            self.sockets
-                .send_out_of_band(&outer, &nat_keepalives::CONTENT);
+    /// Sends what is due: NAT keepalives (RFC 3948 4), and dummy packets (RFC 4303 2.6) by associations that have sent
+    /// nothing for their dummy interval.
+    pub(in crate::run) fn send_beside_traffic(&mut self, snapshot: &Snapshot, now: u64) {
+        for sa in snapshot.sas() {
+            if sa.config.keepalive > 0 && self.nat_keepalives.take_due(sa, &self.local, now) {
+                let outer = Outer::without_inner(&sa.config);
+                self.sockets
+                    .send_out_of_band(&outer, &nat_keepalives::CONTENT);
+            }
+            if sa.config.dummy > 0 && self.is_dummy_due(sa, now) {
+                self.send_dummy(sa, now);
+            }
         }
+        self.nat_keepalives.forget_until(now);
     }
 
-    /// RFC 4303 2.6: an association that has sent nothing for its dummy interval sends a dummy packet.
-    pub(in crate::run) fn send_dummies(&mut self, snapshot: &Snapshot, now: u64) {
-        for sa in snapshot.sas().filter(|sa| sa.config.dummy > 0) {
-            let config = &sa.config;
-            let tally = sa.state.usage();
-            let last = tally.last_used.max(tally.created);
-            if !self.local.contains(&config.source) || now < last + u64::from(config.dummy) {
-                continue;
-            }
-            self.send_dummy(sa, now);
-        }
+    fn is_dummy_due(&self, sa: &Sa, now: u64) -> bool {
+        let (config, usage) = (&sa.config, sa.state.usage());
+        let last = usage.last_used.max(usage.created);
+        self.local.contains(&config.source) && now >= last + u64::from(config.dummy)
     }
 
     /// Sends one dummy packet. An association past its hard limit sends none.

@@ -2,14 +2,17 @@
 
 use super::hooks::Hooks;
 use super::key_log::KeyLog;
+use super::loose::Loose;
 use super::peers::Peers;
+use super::reports::Reports;
 use super::rest::Rest;
 use super::settings::{configuration, secrets};
+use super::waiting::Waiting;
 use crate::config::ConfiguredPeer;
-use crate::control::ClientId;
 use crate::failure::Failure;
 use crate::ike::message::{FromIke, ToIke};
-use crate::ike::{Link, Processes, StartError};
+use crate::ike::{Inbox, Link, Processes, StartError};
+use crate::memory;
 use crate::status::IkeStatus;
 use dataplane::io::Family;
 use dataplane::io::udp::FirstSocket;
@@ -31,6 +34,12 @@ const STABLE_RUN_TIME: Duration = Duration::from_secs(60);
 /// long as packets may be on the way.
 const ORPHAN_TIMEOUT: Duration = MOVE_TIMEOUT.saturating_add(DRAIN_TIMEOUT);
 
+/// Messages of the ike process that may wait here for their turn; more wait with it.
+const MAX_UNHANDLED_MESSAGES: usize = 16_384;
+
+/// If no more messages wait, an answer keeps its place behind them, so that it agrees with what they changed.
+const MAX_MESSAGES_BEFORE_ANSWER: usize = 64;
+
 /// How often the plane is asked for the first packet of a pair that waits for it.
 const FIRST_PACKET_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -44,14 +53,22 @@ pub(crate) struct KeyExchange {
     pub(crate) waiting: Vec<Waiting>,
     /// Inbound packets of each pair, as last reported to IKE.
     pub(crate) received: HashMap<ChildId, u64>,
+    /// When the plane was last asked which pairs have received, in seconds.
+    pub(crate) looked_at: u64,
     /// Orphaned pairs that a new one has replaced, and when they go.
     pub(crate) leaving: Vec<(Instant, ChildId)>,
     /// Pairs to which the traffic of orphans moves: at the first packet of the peer, or at this time.
     moving: Vec<(Instant, ChildId)>,
-    /// Whether a round of messages ended before all that had come were handled.
-    pub(crate) has_more: bool,
+    /// What the ike process has sent and is not handled yet.
+    inbox: Inbox<FromIke>,
+    /// Why nothing comes behind that.
+    ended: Option<String>,
+    /// What it has reported of each peer.
+    pub(crate) reports: Reports,
     /// During it messages wait.
     rest: Rest,
+    /// Memory that its changes have left free.
+    loose: Loose,
     /// Where keys are written for Wireshark, if that was asked for.
     pub(crate) key_log: Option<KeyLog>,
     /// The hooks of peers.
@@ -64,36 +81,6 @@ pub(crate) struct KeyExchange {
     starts: u64,
     trouble: Option<String>,
     token: u64,
-}
-
-/// A client that waits.
-pub(crate) struct Waiting {
-    /// Which.
-    pub(crate) client: ClientId,
-    /// For what.
-    pub(crate) wanted: AwaitedOutcome,
-    /// Until when.
-    pub(crate) deadline: Instant,
-}
-
-/// What a client waits for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum AwaitedOutcome {
-    /// The status, with the report of this token.
-    Status(u64),
-    /// The story of this token.
-    Why(u64),
-    /// That this peer is up.
-    Up(String),
-    /// That it is down.
-    Down(String),
-    /// That its child SAs, or its IKE SA, are rekeyed.
-    Rekey {
-        /// The peer.
-        name: String,
-        /// The IKE SA.
-        ike: bool,
-    },
 }
 
 impl KeyExchange {
@@ -109,10 +96,14 @@ impl KeyExchange {
             configured,
             waiting: Vec::new(),
             received: HashMap::new(),
+            looked_at: 0,
             leaving: Vec::new(),
             moving: Vec::new(),
-            has_more: false,
+            inbox: Inbox::default(),
+            ended: None,
+            reports: Reports::default(),
             rest: Rest::default(),
+            loose: Loose::default(),
             key_log,
             hooks,
             processes,
@@ -151,7 +142,8 @@ impl KeyExchange {
 
     /// Readable when the ike process has sent something, unless messages wait, or when a hook has ended.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let link = self.link.as_ref().filter(|_| !self.rests());
+        let wanted = (!self.rests() || self.awaits_answer()) && self.inbox_has_room();
+        let link = self.link.as_ref().filter(|_| wanted);
         link.map(AsFd::as_fd)
             .into_iter()
             .chain(self.hooks.descriptor())
@@ -164,8 +156,10 @@ impl KeyExchange {
 
     /// Lets messages wait after a change, unless more are there than one change does.
     pub(crate) fn rest_after(&mut self, took: Duration) {
-        if !self.has_more {
-            self.rest = Rest::after(took, Instant::now());
+        let now = Instant::now();
+        self.loose.note(now);
+        if self.inbox.is_empty() {
+            self.rest = Rest::after(took, now);
         }
     }
 
@@ -180,6 +174,48 @@ impl KeyExchange {
             Some(link) => link.receive(),
             None => Ok(None),
         }
+    }
+
+    /// The messages that are handled now: those of a round, or while messages rest only what a client waits for. An
+    /// error: the processes are gone, and all that came before is handled.
+    pub(crate) fn take_round(&mut self) -> Result<Vec<FromIke>, String> {
+        while self.ended.is_none() && self.inbox_has_room() {
+            match self.receive() {
+                Ok(Some(message)) => self.inbox.add(message),
+                Ok(None) => break,
+                Err(error) => self.ended = Some(error.to_string()),
+            }
+        }
+        if self.inbox.is_empty()
+            && let Some(why) = self.ended.take()
+        {
+            return Err(why);
+        }
+        let overtakes = self.inbox.len() > MAX_MESSAGES_BEFORE_ANSWER && self.awaits_answer();
+        let is_near = self.reports.near_until(Instant::now()).is_some();
+        Ok(match self.rests() || overtakes && is_near {
+            true => self.inbox.take_urgent(),
+            false => self.inbox.take_turn(),
+        })
+    }
+
+    /// Gives memory back that changes have left free, when it is time.
+    pub(crate) fn give_back_memory(&mut self) {
+        let began = Instant::now();
+        if self.loose.take_due(began) {
+            memory::give_back();
+            let now = Instant::now();
+            self.loose.took(now - began, now);
+        }
+    }
+
+    fn inbox_has_room(&self) -> bool {
+        self.inbox.len() < MAX_UNHANDLED_MESSAGES
+    }
+
+    /// Whether a client waits for what the ike process knows.
+    fn awaits_answer(&self) -> bool {
+        self.waiting.iter().any(Waiting::is_for_ike)
     }
 
     /// Starts them with the configuration in force.
@@ -215,6 +251,7 @@ impl KeyExchange {
     /// Gives a new configuration to running processes.
     pub(crate) fn reconfigure(&mut self, configured: Vec<ConfiguredPeer>) -> bool {
         self.configured = configured;
+        self.reports.forget();
         self.configure()
     }
 
@@ -233,6 +270,9 @@ impl KeyExchange {
     /// They have ended: child SAs carry on, and after a pause they are started again.
     pub(crate) fn lose(&mut self, why: &str) {
         self.link = None;
+        self.inbox = Inbox::default();
+        self.ended = None;
+        self.reports.forget();
         if self.started.elapsed() >= STABLE_RUN_TIME {
             self.pause = MIN_RESTART_PAUSE;
         }
@@ -258,12 +298,17 @@ impl KeyExchange {
         let waiting = self.waiting.iter().map(|waiting| waiting.deadline);
         let leaving = self.leaving.iter().chain(&self.moving);
         let leaving = leaving.map(|(at, _)| *at);
+        let near = self.reports.near_until(Instant::now());
+        let near = near.filter(|_| self.awaits_answer());
+        let has_more =
+            !self.rests() && near.is_none() && (!self.inbox.is_empty() || self.ended.is_some());
         let all = waiting
             .chain(leaving)
             .chain(self.restart_at)
-            .chain(self.has_more.then(Instant::now))
+            .chain(has_more.then(Instant::now))
             .chain(self.rest.end(Instant::now()))
-            .chain(first_packet);
+            .chain(first_packet)
+            .chain(near);
         all.min()
     }
 

@@ -1,13 +1,14 @@
 //! One peer: what is configured about its networks, and the child SAs that are installed.
 
 use super::associations::Associations;
+use super::few::Few;
 use super::policies::Protection;
 use super::selectors::Pair;
 use crate::config::Mode;
 use ikev2::endpoint::ChildId;
 use ipsec::database::KeptInterface;
 use ipsec::policy::{Direction, Policy, Prefix, Selector};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What names a policy.
@@ -19,7 +20,7 @@ pub(crate) struct KeyedPeer {
     /// Its configured traffic.
     pub networks: Vec<Network>,
     /// Its installed pairs.
-    pub children: BTreeMap<ChildId, Child>,
+    pub children: Few<ChildId, Child>,
     /// Its policies in force.
     pub policies: HashMap<PolicyKey, Arc<Policy>>,
     /// Its device, in `mode = "route"`.

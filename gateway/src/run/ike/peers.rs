@@ -121,9 +121,9 @@ impl Peers {
         };
         let associations = Associations::of(child, reqid)?.through(device.as_ref(), &pairs, reqid);
         // The peer may not have the new pair yet. IKE knows nothing of orphans, by which traffic goes on until then.
-        let mut alike = after.children.values().filter(is_alike);
         let is_same_peer = |other: &Child| other.is_orphaned && other.identity == child.peer;
-        let carries_orphan = alike.any(|other| is_same_peer(other) && !other.is_standby());
+        let is_carrier = |other: &Child| is_same_peer(other) && !other.is_standby();
+        let carries_orphan = after.children.values().filter(is_alike).any(is_carrier);
         let associations = match carries_orphan {
             true => associations.with_standby(true),
             false => associations,
@@ -161,15 +161,15 @@ impl Peers {
         let own = after.children.get(&id).ok_or("it is not installed")?;
         let (reqid, pairs) = (own.protection.reqid, own.pairs.clone());
         let mut commands = Vec::new();
-        for (other, child) in &mut after.children {
+        for (other, child) in after.children.iter_mut() {
             // Not only what it replaced: of two pairs that replaced the same one, the other may carry.
             let is_relative = child.protection.reqid == reqid && child.pairs == pairs;
-            let is_standby = *other != id;
+            let is_standby = other != id;
             let differs = child.associations.outbound.is_standby != is_standby;
             if differs && is_relative {
                 child.associations = child.associations.with_standby(is_standby);
                 let outbound = &child.associations.outbound;
-                if *other != id && !exists(&outbound.id) {
+                if other != id && !exists(&outbound.id) {
                     continue;
                 }
                 let update = Command::UpdateSa(Arc::clone(outbound));
@@ -248,8 +248,14 @@ impl Peers {
     pub(crate) fn children(&self) -> impl Iterator<Item = (&str, ChildId, &Child)> {
         self.all.iter().flat_map(|(name, peer)| {
             let each = peer.children.iter();
-            each.map(|(id, child)| (&**name, *id, child))
+            each.map(|(id, child)| (&**name, id, child))
         })
+    }
+
+    /// The installed pairs of a peer.
+    pub(crate) fn children_of(&self, name: &str) -> impl Iterator<Item = (ChildId, &Child)> {
+        let peer = self.all.get(name);
+        peer.into_iter().flat_map(|peer| peer.children.iter())
     }
 
     /// The peer of an installed pair.
@@ -265,6 +271,14 @@ impl Peers {
     /// The pair to which an association belongs.
     pub(crate) fn child_of(&self, id: &SaId) -> Option<ChildId> {
         self.by_association.get(id).copied()
+    }
+
+    /// The pair that receives by this association, unless it is an orphan.
+    pub(crate) fn received_by(&self, id: &SaId) -> Option<ChildId> {
+        let child = self.child_of(id)?;
+        let known = self.child(child)?;
+        let receives = known.associations.inbound.id == *id && !known.is_orphaned;
+        receives.then_some(child)
     }
 
     /// The peer and child whose closed policies have this number.
@@ -286,11 +300,11 @@ impl Peers {
     /// The orphaned pairs that this new one replaces: of the same peer by its proven identity, and of the same child.
     pub(crate) fn orphans_before(&self, child: &ChildSa) -> Vec<ChildId> {
         let peer = self.all.get(&child.connection);
-        let children = peer.iter().flat_map(|peer| &peer.children);
-        let is_before = |(_, old): &(&ChildId, &Child)| {
+        let children = peer.into_iter().flat_map(|peer| peer.children.iter());
+        let is_before = |(_, old): &(ChildId, &Child)| {
             old.is_orphaned && old.identity == child.peer && old.name == child.child
         };
-        children.filter(is_before).map(|(id, _)| *id).collect()
+        children.filter(is_before).map(|(id, _)| id).collect()
     }
 
     fn peer(&self, name: &str) -> KeyedPeer {

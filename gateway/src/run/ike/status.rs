@@ -2,11 +2,12 @@
 
 use super::networks::Child;
 use super::peers::Peers;
+use super::reports::{Report, Reports};
 use crate::events::protocol_name;
 use crate::report::suite_name;
 use crate::status::{ChildStatus, IkeSaStatus, PeerStatus};
 use ikev2::child_sa::Stage;
-use ikev2::endpoint::{ChildId, ChildReport, IkeReport, PeerReport, PeerState};
+use ikev2::endpoint::{ChildId, ChildReport, IkeReport, PeerState};
 use ipsec::database::Snapshot;
 use ipsec::policy::Prefix;
 use ipsec::sa::{Mode, SaConfig, SaUsage};
@@ -14,33 +15,33 @@ use std::time::Duration;
 
 /// Every configured peer, and those that are not configured any more but still have child SAs. Without reports, IKE
 /// does not run.
-pub(crate) fn peers(
-    configured: &[&str],
-    reports: Option<&[PeerReport]>,
-    peers: &Peers,
-    snapshot: &Snapshot,
+pub(crate) fn peers<'a>(
+    configured: &[&'a str],
+    reports: Option<&'a Reports>,
+    peers: &'a Peers,
+    snapshot: &'a Snapshot,
     now: u64,
-) -> Vec<PeerStatus> {
-    let mut names: Vec<&str> = configured.to_vec();
+) -> impl Iterator<Item = PeerStatus> + use<'a> {
+    let mut names: Vec<&'a str> = configured.to_vec();
     names.extend(peers.children().map(|(name, _, _)| name));
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
-    let each = names.into_iter().map(|name| {
-        let mut reports = reports.unwrap_or_default().iter();
-        let report = reports.find(|report| report.connection == name);
-        let children = peers.children().filter(|(peer, _, _)| *peer == name);
+    names.into_iter().map(move |name| {
+        let report = reports.and_then(|reports| reports.get(name));
+        let children = peers.children_of(name);
         let children: Vec<_> = children
-            .map(|(_, id, known)| child(id, known, report, snapshot, now))
+            .map(|(id, known)| child(id, known, report, snapshot, now))
             .collect();
         PeerStatus {
             device: peers.device(name).map(str::to_owned),
             ..peer(name, report, children)
         }
-    });
-    each.collect()
+    })
 }
 
-fn peer(name: &str, report: Option<&PeerReport>, children: Vec<ChildStatus>) -> PeerStatus {
+fn peer(name: &str, told: Option<&Report>, children: Vec<ChildStatus>) -> PeerStatus {
+    let (report, since) = (told.map(|told| &told.peer), told.map(Report::age));
+    let since = since.unwrap_or_default();
     let mut status = PeerStatus {
         name: name.to_owned(),
         state: "down".to_owned(),
@@ -63,7 +64,7 @@ fn peer(name: &str, report: Option<&PeerReport>, children: Vec<ChildStatus>) -> 
         }
         Some(PeerState::Down { why, next_in }) => {
             status.why = Some(why.clone());
-            status.next_attempt_seconds = next_in.map(|time| time.as_secs());
+            status.next_attempt_seconds = next_in.map(|time| time.saturating_sub(since).as_secs());
         }
     }
     let is_orphaned = !status.children.is_empty()
@@ -77,12 +78,13 @@ fn peer(name: &str, report: Option<&PeerReport>, children: Vec<ChildStatus>) -> 
     status.ike = report
         .iter()
         .flat_map(|report| &report.ike)
-        .map(ike_sa)
+        .map(|report| ike_sa(report, since))
         .collect();
     status
 }
 
-fn ike_sa(report: &IkeReport) -> IkeSaStatus {
+/// `since`: how long ago it was reported.
+fn ike_sa(report: &IkeReport, since: Duration) -> IkeSaStatus {
     let hex = |octets: [u8; 8]| format!("{:016x}", u64::from_be_bytes(octets));
     IkeSaStatus {
         spis: (hex(report.spis.0), hex(report.spis.1)),
@@ -94,22 +96,27 @@ fn ike_sa(report: &IkeReport) -> IkeSaStatus {
         suite: report.suite.clone(),
         nat_here: report.nat.0,
         nat_there: report.nat.1,
-        age_seconds: report.age.as_secs(),
-        rekey_seconds: report.rekey_in.map(|time| time.as_secs()),
+        age_seconds: (report.age + since).as_secs(),
+        rekey_seconds: left(report.rekey_in, since),
     }
+}
+
+/// What is left of a time, in seconds, so long after it was reported.
+fn left(time: Option<Duration>, since: Duration) -> Option<u64> {
+    time.map(|time| time.saturating_sub(since).as_secs())
 }
 
 fn child(
     id: ChildId,
     child: &Child,
-    report: Option<&PeerReport>,
+    report: Option<&Report>,
     snapshot: &Snapshot,
     now: u64,
 ) -> ChildStatus {
     let [inbound, outbound] = child.associations.both();
     let mut reports = report
         .iter()
-        .flat_map(|report| &report.ike)
+        .flat_map(|report| &report.peer.ike)
         .flat_map(|ike| &ike.children);
     let told: Option<&ChildReport> = reports.find(|told| told.id == id);
     let usage = |config: &SaConfig| -> Option<SaUsage> {
@@ -144,9 +151,10 @@ fn child(
         suite: suite_name(inbound),
         networks: child.networks(prefix_text),
         age_seconds: age,
-        rekey_seconds: told
-            .and_then(|told| told.rekey_in)
-            .map(|time: Duration| time.as_secs()),
+        rekey_seconds: left(
+            told.and_then(|told| told.rekey_in),
+            report.map(Report::age).unwrap_or_default(),
+        ),
         expires_seconds: Some(inbound.lifetimes.hard.age.saturating_sub(age)),
         received: count(&received),
         sent: count(&sent),

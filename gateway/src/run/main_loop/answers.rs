@@ -9,8 +9,11 @@ use crate::report;
 use crate::routes::firewall;
 use crate::status::{Drops, Explained, InterfaceStatus, PathStatus, SaStatus, Status};
 use dataplane::Totals;
-use ipsec::command::{Answer, Command, PolicyReport, SaReport};
-use std::collections::HashMap;
+use ipsec::command::{Answer, Command, PolicyReport};
+use ipsec::database::Snapshot;
+use ipsec::sa::Sa;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 impl Gateway {
     pub(super) fn explain(&mut self, question: &Explain) -> Explained {
@@ -21,9 +24,16 @@ impl Gateway {
     }
 
     pub(super) fn status(&mut self) -> Status {
-        let (sas, policies) = self.reports();
+        let mut status = self.summary();
+        status.associations = associations(&self.snapshot()).collect();
+        status.policies = self.policies().iter().map(report::policy).collect();
+        status
+    }
+
+    /// The same without associations, policies and peers.
+    pub(super) fn summary(&mut self) -> Status {
         let uptime = self.started.elapsed().as_secs();
-        let dropped = self.drops_of(&sas);
+        let dropped = self.drops();
         let totals = self.plane.kernel().totals();
         let host = self.plane.kernel();
         let lanes = host.lanes().map(report::lanes).unwrap_or_default();
@@ -68,37 +78,19 @@ impl Gateway {
         status.numbers = self.plane.numbers().describe();
         status.barriers = self.barriers();
         status.restorations = self.restorations();
-        let snapshot = self.snapshot();
-        let rivals = snapshot.shadowed().into_iter();
-        let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
-        let association = |held: &SaReport| {
-            let place = snapshot.find(&held.config.id);
-            let moved_to =
-                place.and_then(|place| snapshot.sa(place).state.observed_peer_endpoint());
-            let carrier = place.and_then(|place| rivals.get(&place).copied());
-            SaStatus {
-                moved_to,
-                carried_by: carrier.map(|sa| SaName::of(&snapshot.sa(sa).config)),
-                ..report::association(held)
-            }
-        };
-        status.associations = sas.iter().map(association).collect();
-        status.policies = policies.iter().map(report::policy).collect();
         status
     }
 
     fn interfaces(&mut self) -> Vec<InterfaceStatus> {
         let snapshot = self.snapshot();
-        let leads_out = |name: &str| {
-            let named = |known: &&ipsec::database::Interface| &*known.name == name;
-            let known = snapshot.interfaces().iter().find(named);
-            known.is_some_and(|interface| interface.outbound_sa.is_some())
-        };
+        let leading = snapshot.interfaces().iter();
+        let leading = leading.filter(|interface| interface.outbound_sa.is_some());
+        let leading: HashSet<&str> = leading.map(|interface| &*interface.name).collect();
         let devices = self.plane.kernel().devices();
         devices
             .into_iter()
             .map(|(name, mtu)| InterfaceStatus {
-                leads_out: leads_out(&name),
+                leads_out: leading.contains(&*name),
                 name,
                 mtu,
             })
@@ -106,31 +98,39 @@ impl Gateway {
     }
 
     pub(super) fn drops(&mut self) -> Drops {
-        let (sas, _) = self.reports();
-        self.drops_of(&sas)
-    }
-
-    fn drops_of(&mut self, sas: &[SaReport]) -> Drops {
+        let snapshot = self.snapshot();
         let host = self.plane.kernel();
         let Totals { outbound, inbound } = host.totals();
         let mut clear = firewall::counters(host.installed().site());
         let at_barriers = host.installed().dropped().into_iter();
         clear.extend(at_barriers.map(|(name, packets)| (name, packets, 0)));
-        report::drops(&[outbound, inbound], sas, &clear)
+        report::drops(&[outbound, inbound], snapshot.sas(), &clear)
     }
 
-    fn reports(&mut self) -> (Vec<SaReport>, Vec<PolicyReport>) {
-        let (mut sas, mut policies) = (Vec::new(), Vec::new());
-        let questions = [Command::DumpSas(None), Command::DumpPolicies];
-        for answer in self.plane.apply(&questions).unwrap_or_default() {
-            match answer {
-                Answer::Sas(list) => sas = list,
-                Answer::Policies(list) => policies = list,
-                Answer::Done | Answer::Spi(_) => {}
-            }
+    pub(super) fn policies(&mut self) -> Vec<PolicyReport> {
+        let answers = self.plane.apply(&[Command::DumpPolicies]);
+        match answers.unwrap_or_default().pop() {
+            Some(Answer::Policies(list)) => list,
+            _ => Vec::new(),
         }
-        (sas, policies)
     }
+}
+
+/// Every association.
+pub(super) fn associations(snapshot: &Snapshot) -> impl Iterator<Item = SaStatus> {
+    let rivals = snapshot.shadowed().into_iter();
+    let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
+    let carrier = move |sa: &Arc<Sa>| {
+        let place = snapshot
+            .find(&sa.config.id)
+            .filter(|_| !rivals.is_empty())?;
+        rivals.get(&place).copied()
+    };
+    snapshot.sas().map(move |sa| SaStatus {
+        moved_to: sa.state.observed_peer_endpoint(),
+        carried_by: carrier(sa).map(|sa| SaName::of(&snapshot.sa(sa).config)),
+        ..report::association(sa)
+    })
 }
 
 fn plane_name(by_kernel: bool) -> &'static str {

@@ -30,10 +30,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Messages of the ike process that are handled before the main thread looks at everything else again. What they change
-/// in the databases is one change, which costs nearly the same for one child SA as for hundreds.
-const MAX_MESSAGES_PER_ROUND: usize = 512;
-
 /// How long the end of the gateway waits until every peer has been told.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -90,41 +86,32 @@ impl Gateway {
         }
     }
 
-    /// Handles what the ike process has sent: first all that changes the databases, then the news of it.
+    /// Handles a round of what the ike process has sent: first all that changes the databases, then the news of it. The
+    /// next round comes once the main thread has looked at everything else.
     pub(super) fn hear_ike(&mut self) {
-        let (mut asked, mut others, mut told) = (Vec::new(), Vec::new(), String::new());
-        let mut lost = None;
-        let mut count = 0;
-        if self.ike.as_ref().is_some_and(KeyExchange::rests) {
+        let Some(ike) = self.ike.as_mut().filter(|ike| ike.runs()) else {
+            return;
+        };
+        let round = match ike.take_round() {
+            Ok(round) => round,
+            Err(why) => return self.lose_ike(&why),
+        };
+        if round.is_empty() {
             return;
         }
-        while count < MAX_MESSAGES_PER_ROUND {
-            let Some(ike) = self.ike.as_mut().filter(|ike| ike.runs()) else {
-                break;
-            };
-            match ike.receive() {
-                Ok(Some(FromIke::Install(child))) => asked.push(Asked::Install(child)),
-                Ok(Some(FromIke::UseOutbound(child))) => asked.push(Asked::UseOutbound(child)),
-                Ok(Some(FromIke::Remove { child, .. })) => asked.push(Asked::Remove(child)),
-                Ok(Some(FromIke::Event(event @ Event::Moved { .. }))) => {
+        let (mut asked, mut others, mut told) = (Vec::new(), Vec::new(), String::new());
+        for message in round {
+            match message {
+                FromIke::Install(child) => asked.push(Asked::Install(child)),
+                FromIke::UseOutbound(child) => asked.push(Asked::UseOutbound(child)),
+                FromIke::Remove { child, .. } => asked.push(Asked::Remove(child)),
+                FromIke::Event(event @ Event::Moved { .. }) => {
                     // It moves what was installed before it, and what comes behind it is at the new address.
                     self.change_as_asked(&std::mem::take(&mut asked));
                     self.take_event(event, &mut told);
                 }
-                Ok(Some(other)) => others.push(other),
-                Ok(None) => break,
-                Err(error) => {
-                    lost = Some(error.to_string());
-                    break;
-                }
+                other => others.push(other),
             }
-            count += 1;
-        }
-        if let Some(ike) = &mut self.ike {
-            ike.has_more = count == MAX_MESSAGES_PER_ROUND;
-        }
-        if count == 0 && lost.is_none() {
-            return;
         }
         for one in &asked {
             if let Asked::Install(child) = one {
@@ -141,16 +128,18 @@ impl Gateway {
             self.take_message(message, &mut told);
         }
         eprint!("{told}");
-        if let Some(why) = lost {
-            self.lose_ike(&why);
-        }
         memory::wipe_stack();
     }
 
     fn take_message(&mut self, message: FromIke, told: &mut String) {
         match message {
             FromIke::Event(event) => self.take_event(event, told),
-            FromIke::Report { token, peers, .. } => self.answer_report(token, &peers),
+            FromIke::Report {
+                token,
+                is_all,
+                peers,
+                ..
+            } => self.answer_report(token, is_all, peers),
             FromIke::Why { token, story } => self.answer_why(token, story.as_ref()),
             FromIke::LogKeys(keys) => self.log_keys(|log| log.add_ike(&keys)),
             // The first three change the databases: Gateway::change_as_asked.

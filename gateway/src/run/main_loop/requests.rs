@@ -14,8 +14,8 @@ impl Gateway {
             Request::Setkey(text) => self.apply_text(&text),
             Request::Reload(text) => self.reload(text),
             Request::Rekey(request) => self.rekey(request),
-            Request::Status => {
-                self.ask_status(id);
+            Request::Status | Request::StatusTable => {
+                self.ask_status(id, matches!(request, Request::StatusTable));
                 return Next::Wait;
             }
             Request::Why(name) => {

@@ -1,22 +1,23 @@
 //! What a running gateway checks by itself: notices of the data plane, and once a second everything that depends on
 //! time.
 
-use super::Gateway;
+use super::{Gateway, MIN_CHECK_INTERVAL};
 use crate::events::{SaName, What, direction_name};
 use crate::failure::Failure;
 use dataplane::Notice;
 use dataplane::clock::now;
 use ipsec::database::Snapshot;
 use ipsec::packet::Outline;
-use ipsec::sa::LifetimeEvent;
+use ipsec::sa::{LifetimeEvent, Sa};
 use std::io;
 use std::time::{Duration, Instant};
 
 /// The least time between two acquire events of one policy.
 const ACQUIRE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ticks between two looks at addresses and paths.
-const CHECK_INTERVAL_SECONDS: u64 = 10;
+/// How many times as long as a look at addresses and paths it takes until the next one: with thousands of networks a
+/// look takes a tenth of a second.
+const CHECK_INTERVAL_PER_LOOK: u32 = 300;
 
 impl Gateway {
     pub(super) fn handle_notices(&mut self) -> Result<(), Failure> {
@@ -58,14 +59,11 @@ impl Gateway {
     }
 
     pub(super) fn tick(&mut self) {
-        self.ticks += 1;
         self.read_kernel_counters_older_than(Duration::ZERO);
         self.age();
-        self.report_received();
         let snapshot = self.snapshot();
-        self.plane.kernel().send_nat_keepalives(&snapshot, now());
-        self.plane.kernel().send_dummies(&snapshot, now());
-        self.report_moved_peers(&snapshot);
+        self.look_at_associations(&snapshot);
+        self.plane.kernel().send_beside_traffic(&snapshot, now());
         drop(snapshot);
         self.check_rekey();
         let totals = self.plane.kernel().totals();
@@ -75,6 +73,10 @@ impl Gateway {
         self.inbound
             .read(totals.inbound.packets, totals.inbound.bytes, at);
         self.check_paths();
+        if let Some(ike) = &mut self.ike {
+            ike.reports.forget_unused(at);
+            ike.give_back_memory();
+        }
     }
 
     /// Ages associations, and reports those whose limits were passed.
@@ -92,28 +94,44 @@ impl Gateway {
         self.warn_if_failed(followed);
     }
 
-    /// As the kernel with its mapping events: each new address is reported once, and the key manager should then issue
-    /// `update`.
-    fn report_moved_peers(&mut self, snapshot: &Snapshot) {
+    /// What has happened to each association: all in one pass, for of thousands none lies in a cache.
+    fn look_at_associations(&mut self, snapshot: &Snapshot) {
+        let since = self.received_since();
+        let mut used = Vec::new();
         for sa in snapshot.sas() {
-            let (id, now) = (sa.config.id, sa.state.observed_peer_endpoint());
-            if self.moved.get(&id).copied() == now {
-                continue;
+            let usage = sa.state.usage();
+            if usage.packets > 0 && usage.last_used >= since {
+                used.push(sa.config.id);
             }
-            match now {
-                Some(from) => {
-                    self.moved.insert(id, from);
-                    let association = SaName::of(&sa.config);
-                    self.report_event(What::Mapping { association, from });
-                }
-                None => drop(self.moved.remove(&id)),
-            }
+            self.report_moved_peer(sa);
         }
         self.moved.retain(|id, _| snapshot.find(id).is_some());
+        self.report_received(&used);
     }
 
-    /// Updates the kernel's side when a counter shows a learnt path MTU, and otherwise every `CHECK_INTERVAL_SECONDS`
-    /// in case addresses or routes have changed.
+    /// As the kernel with its mapping events: each new address is reported once, and the key manager should then issue
+    /// `update`.
+    fn report_moved_peer(&mut self, sa: &Sa) {
+        let now = sa.state.observed_peer_endpoint();
+        if now.is_none() && self.moved.is_empty() {
+            return;
+        }
+        let id = sa.config.id;
+        if self.moved.get(&id).copied() == now {
+            return;
+        }
+        match now {
+            Some(from) => {
+                self.moved.insert(id, from);
+                let association = SaName::of(&sa.config);
+                self.report_event(What::Mapping { association, from });
+            }
+            None => drop(self.moved.remove(&id)),
+        }
+    }
+
+    /// Updates the kernel's side when a counter shows a learnt path MTU, and otherwise now and then in case addresses
+    /// or routes have changed.
     fn check_paths(&mut self) {
         self.plane.kernel().paths().forget_old(Instant::now());
         let changes = self.plane.kernel().paths().changes();
@@ -122,10 +140,13 @@ impl Gateway {
             for (peer, mtu) in self.plane.kernel().paths().all() {
                 self.report_event(What::PathMtu { peer, mtu });
             }
-        } else if !self.ticks.is_multiple_of(CHECK_INTERVAL_SECONDS) {
+        } else if Instant::now() < self.next_check {
             return;
         }
+        let began = Instant::now();
         self.refresh();
+        let pause = MIN_CHECK_INTERVAL.max(began.elapsed() * CHECK_INTERVAL_PER_LOOK);
+        self.next_check = began + pause;
     }
 
     /// Updates the kernel's rules and routes to the current addresses and paths.

@@ -32,20 +32,20 @@ impl Peers {
         }
         let keys = after.policies.keys();
         self.owners.extend(keys.map(|key| (*key, name.to_owned())));
-        for (id, child) in &before.children {
-            self.by_child.remove(id);
-            self.on_standby.remove(id);
+        for (id, child) in before.children.iter() {
+            self.by_child.remove(&id);
+            self.on_standby.remove(&id);
             for config in child.associations.both() {
                 self.by_association.remove(&config.id);
             }
         }
-        for (id, child) in &after.children {
-            self.by_child.insert(*id, name.to_owned());
+        for (id, child) in after.children.iter() {
+            self.by_child.insert(id, name.to_owned());
             if child.associations.outbound.is_standby && !child.is_orphaned {
-                self.on_standby.insert(*id);
+                self.on_standby.insert(id);
             }
             for config in child.associations.both() {
-                self.by_association.insert(config.id, *id);
+                self.by_association.insert(config.id, id);
             }
         }
         if after.networks.is_empty() && after.children.is_empty() {

@@ -5,10 +5,14 @@ use super::Gateway;
 use crate::control::{Answer, ClientId};
 use crate::events::What;
 use crate::ike::message::ToIke;
-use crate::run::ike::{AwaitedOutcome, Waiting, peers_status, story_text};
-use crate::status::Status;
+use crate::memory;
+use crate::report;
+use crate::run::ike::{AwaitedOutcome, KeyExchange, Waiting, peers_status, story_text};
+use crate::run::main_loop::answers::associations;
+use crate::status::{IkeStatus, Parts, PeerStatus, Status};
 use dataplane::clock::now;
 use ikev2::endpoint::{PeerReport, Story};
+use ipsec::database::Snapshot;
 use std::time::{Duration, Instant};
 
 /// How long an answer of the ike process may take. A status is then given without it.
@@ -19,37 +23,77 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Gateway {
     /// Answers with the status, once the ike process has reported its peers.
-    pub(in crate::run::main_loop) fn ask_status(&mut self, client: ClientId) {
+    pub(in crate::run::main_loop) fn ask_status(&mut self, client: ClientId, as_table: bool) {
         let asked = self.ike.as_mut().filter(|ike| ike.runs()).and_then(|ike| {
             let token = ike.token();
-            ike.send(ToIke::Report { token }).then_some(token)
+            let all = ike.reports.ask(Instant::now());
+            ike.send(ToIke::Report { token, all }).then_some(token)
         });
         match asked {
-            Some(token) => self.wait_for(client, AwaitedOutcome::Status(token), REPORT_TIMEOUT),
+            Some(token) => {
+                let wanted = AwaitedOutcome::Status { token, as_table };
+                self.wait_for(client, wanted, REPORT_TIMEOUT);
+            }
             None => {
-                let status = self.status_with(None);
-                self.server
-                    .answer(client, &Answer::Status(Box::new(status)));
+                let answer = self.status_answer(false, as_table);
+                self.server.answer(client, &answer);
             }
         }
     }
 
-    fn status_with(&mut self, reports: Option<&[PeerReport]>) -> Status {
+    /// `is_reported`: whether the ike process has answered.
+    fn status_answer(&mut self, is_reported: bool, as_table: bool) -> Answer {
+        // Nothing in a status is a key.
+        memory::without_keys(|| match as_table {
+            true => Answer::Text(self.status_table(is_reported)),
+            false => Answer::Status(Box::new(self.status_with(is_reported))),
+        })
+    }
+
+    fn status_with(&mut self, is_reported: bool) -> Status {
         let mut status = self.status();
-        if let Some(ike) = self.ike.as_ref().filter(|ike| ike.is_used()) {
-            let names: Vec<_> = ike
-                .configured
-                .iter()
-                .map(|peer| &*peer.connection.name)
-                .collect();
-            let snapshot = self.plane.published().load_full();
-            status.peers = peers_status(&names, reports, &ike.peers, &snapshot, now());
-            status.ike = Some(ike.status());
-            for peer in &mut status.peers {
-                peer.hooks = ike.hooks.status(&peer.name);
-            }
-        }
+        status.ike = self.ike_status();
+        status.peers = self.peers(is_reported, &self.snapshot()).collect();
         status
+    }
+
+    fn status_table(&mut self, is_reported: bool) -> String {
+        let mut status = self.summary();
+        status.ike = self.ike_status();
+        let (policies, snapshot) = (self.policies(), self.snapshot());
+        let policy = policies.iter().map(report::policy);
+        status.table_with(Parts {
+            peers: (self.peer_count(), &mut self.peers(is_reported, &snapshot)),
+            associations: (snapshot.sas().count(), &mut associations(&snapshot)),
+            policies: (policies.len(), &mut { policy }),
+        })
+    }
+
+    fn ike_status(&self) -> Option<IkeStatus> {
+        let ike = self.ike.as_ref().filter(|ike| ike.is_used());
+        ike.map(KeyExchange::status)
+    }
+
+    fn peer_count(&self) -> usize {
+        self.ike.as_ref().map_or(0, |ike| ike.configured.len())
+    }
+
+    fn peers<'a>(
+        &'a self,
+        is_reported: bool,
+        snapshot: &'a Snapshot,
+    ) -> impl Iterator<Item = PeerStatus> + use<'a> {
+        let ike = self.ike.as_ref().filter(|ike| ike.is_used());
+        ike.into_iter().flat_map(move |ike| {
+            let configured = ike.configured.iter();
+            let names: Vec<_> = configured.map(|peer| &*peer.connection.name).collect();
+            let reports = is_reported.then_some(&ike.reports);
+            let each = peers_status(&names, reports, &ike.peers, snapshot, now());
+            each.map(move |peer| PeerStatus {
+                hooks: ike.hooks.status(&peer.name),
+                ..peer
+            })
+        })
     }
 
     /// The story of the last negotiation.
@@ -156,12 +200,20 @@ impl Gateway {
             .collect()
     }
 
-    pub(super) fn answer_report(&mut self, token: u64, reports: &[PeerReport]) {
-        for waiting in self.take_waiting(|waiting| waiting.wanted == AwaitedOutcome::Status(token))
-        {
-            let status = self.status_with(Some(reports));
-            self.server
-                .answer(waiting.client, &Answer::Status(Box::new(status)));
+    pub(super) fn answer_report(&mut self, token: u64, is_all: bool, peers: Vec<PeerReport>) {
+        let Some(ike) = &mut self.ike else { return };
+        ike.reports.take(is_all, peers, Instant::now());
+        let table = |waiting: &Waiting| match waiting.wanted {
+            AwaitedOutcome::Status {
+                token: known,
+                as_table,
+            } if known == token => Some(as_table),
+            _ => None,
+        };
+        for waiting in self.take_waiting(|waiting| table(waiting).is_some()) {
+            let as_table = table(&waiting) == Some(true);
+            let answer = self.status_answer(true, as_table);
+            self.server.answer(waiting.client, &answer);
         }
     }
 
@@ -218,7 +270,7 @@ impl Gateway {
         let now = Instant::now();
         for waiting in self.take_waiting(|waiting| waiting.deadline <= now) {
             let answer = match &waiting.wanted {
-                AwaitedOutcome::Status(_) => Answer::Status(Box::new(self.status_with(None))),
+                AwaitedOutcome::Status { as_table, .. } => self.status_answer(false, *as_table),
                 AwaitedOutcome::Why(_) => {
                     Answer::Refused("the key exchange process does not answer".to_owned())
                 }

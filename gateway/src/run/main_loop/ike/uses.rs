@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use crate::ike::message::ToIke;
+use dataplane::clock::now;
 use ikev2::connection::Traffic;
 use ikev2::endpoint::{ChildId, ChildUse, Use};
 use ikev2::message::payload::{AddressRange, Ports};
@@ -9,6 +10,9 @@ use ipsec::packet::Outline;
 use ipsec::policy::{Action, Direction, Level};
 use ipsec::sa::{LifetimeEvent, SaId};
 use std::net::IpAddr;
+
+/// By how much the time of a packet may lie behind that of the main thread.
+const CLOCK_SLACK_SECONDS: u64 = 2;
 
 impl Gateway {
     /// A packet needs protection: its peer is brought up, if it waits for that.
@@ -83,12 +87,25 @@ impl Gateway {
         }
     }
 
-    /// Once a second: which pairs have received since the last time.
-    pub(in crate::run::main_loop) fn report_received(&mut self) {
+    /// From when on a packet may be one that was not reported yet, in seconds.
+    pub(in crate::run::main_loop) fn received_since(&mut self) -> u64 {
+        let by_kernel = self.chosen_plane.by_kernel;
+        let Some(ike) = &mut self.ike else {
+            return u64::MAX;
+        };
+        let looked_at = std::mem::replace(&mut ike.looked_at, now());
+        // The kernel does not tell when it used an association last.
+        match by_kernel {
+            true => 0,
+            false => looked_at.saturating_sub(CLOCK_SLACK_SECONDS),
+        }
+    }
+
+    /// Once a second: which pairs have received since the last time, among these associations.
+    pub(in crate::run::main_loop) fn report_received(&mut self, used: &[SaId]) {
         let Some(ike) = &self.ike else { return };
-        let children = ike.peers.children();
-        let alive = children.filter(|(_, _, child)| !child.is_orphaned);
-        let ids = alive.map(|(_, id, _)| id).collect();
+        let ids = used.iter().filter_map(|id| ike.peers.received_by(id));
+        let ids = ids.collect();
         self.report_packets(ids);
     }
 

@@ -1,0 +1,150 @@
+//! What the ike process has reported of each peer: a report tells what has changed since the one before, and this is
+//! what all of them tell together. It is kept for as long as somebody asks again and again.
+
+use ikev2::endpoint::PeerReport;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// What nobody has asked for during this time is forgotten.
+const KEPT_TIME: Duration = Duration::from_secs(30);
+
+/// How long after the question changes wait for the answer, if many of them wait; and how much later than that question
+/// another one has them wait again, so that they go on whoever asks how often.
+const NEAR_TIME: Duration = Duration::from_millis(10);
+const MIN_TIME_BETWEEN_WAITS: Duration = Duration::from_millis(50);
+
+/// The last report of each peer.
+#[derive(Default)]
+pub(crate) struct Reports {
+    all: HashMap<String, Report>,
+    /// Whether nothing is missing, so that changes suffice.
+    is_whole: bool,
+    asked_at: Option<Instant>,
+    /// The question for whose answer changes wait.
+    waits_from: Option<Instant>,
+}
+
+/// A report, and when it came.
+pub(crate) struct Report {
+    /// As it was then.
+    pub peer: PeerReport,
+    came_at: Instant,
+}
+
+impl Report {
+    /// How much time has passed since.
+    pub(crate) fn age(&self) -> Duration {
+        self.came_at.elapsed()
+    }
+}
+
+impl Reports {
+    /// Notes that a report is asked for: whether it has to be of all peers.
+    pub(crate) fn ask(&mut self, now: Instant) -> bool {
+        self.asked_at = Some(now);
+        let is_later = |from: Instant| now >= from + MIN_TIME_BETWEEN_WAITS;
+        if self.waits_from.is_none_or(is_later) {
+            self.waits_from = Some(now);
+        }
+        !self.is_whole
+    }
+
+    /// Until when changes wait for the answer, unless that is over.
+    pub(crate) fn near_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.waits_from.map(|from| from + NEAR_TIME);
+        until.filter(|until| now < *until)
+    }
+
+    /// Takes a report over.
+    pub(crate) fn take(&mut self, is_all: bool, peers: Vec<PeerReport>, now: Instant) {
+        if is_all {
+            self.all.clear();
+            self.is_whole = true;
+        }
+        for peer in peers {
+            let name = peer.connection.clone();
+            let came_at = now;
+            self.all.insert(name, Report { peer, came_at });
+        }
+    }
+
+    /// The last one of this peer.
+    pub(crate) fn get(&self, name: &str) -> Option<&Report> {
+        self.all.get(name)
+    }
+
+    /// Forgets all: the process is another one, or knows other peers.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Forgets all if nobody has asked for long.
+    pub(crate) fn forget_unused(&mut self, now: Instant) {
+        let is_old = |asked: Instant| now.saturating_duration_since(asked) > KEPT_TIME;
+        if self.asked_at.is_some_and(is_old) {
+            self.forget();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ikev2::endpoint::PeerState;
+
+    fn report(name: &str, state: PeerState) -> PeerReport {
+        PeerReport {
+            connection: name.to_owned(),
+            state,
+            ike: Vec::new(),
+        }
+    }
+
+    fn down(why: &str) -> PeerState {
+        PeerState::Down {
+            why: why.to_owned(),
+            next_in: None,
+        }
+    }
+
+    #[test]
+    fn changes_are_put_over_what_was_reported_before() {
+        let now = Instant::now();
+        let mut reports = Reports::default();
+        assert!(reports.ask(now), "nothing is known yet");
+        let both = vec![report("a", down("no answer")), report("b", PeerState::Up)];
+        reports.take(true, both, now);
+        assert!(!reports.ask(now), "changes suffice");
+        reports.take(false, vec![report("a", PeerState::Up)], now);
+        let state = |name| reports.get(name).map(|report| report.peer.state.clone());
+        assert_eq!(state("a"), Some(PeerState::Up));
+        assert_eq!(state("b"), Some(PeerState::Up));
+        reports.take(true, vec![report("a", down("taken down"))], now);
+        assert!(reports.get("b").is_none(), "it is no peer any more");
+    }
+
+    #[test]
+    fn changes_wait_for_an_answer_and_go_on_however_often_one_is_asked_for() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis);
+        let mut reports = Reports::default();
+        assert_eq!(reports.near_until(begin), None);
+        reports.ask(begin);
+        assert_eq!(reports.near_until(begin), Some(begin + ms(10)));
+        reports.ask(begin + ms(9));
+        assert_eq!(reports.near_until(begin + ms(10)), None);
+        reports.ask(begin + ms(50));
+        assert_eq!(reports.near_until(begin + ms(50)), Some(begin + ms(60)));
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_forgotten_and_then_reported_whole() {
+        let now = Instant::now();
+        let mut reports = Reports::default();
+        reports.ask(now);
+        reports.take(true, vec![report("a", PeerState::Up)], now);
+        reports.forget_unused(now + KEPT_TIME);
+        assert!(reports.get("a").is_some());
+        reports.forget_unused(now + KEPT_TIME + Duration::from_secs(1));
+        assert!(reports.get("a").is_none() && reports.ask(now));
+    }
+}
