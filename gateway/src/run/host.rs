@@ -3,6 +3,7 @@
 mod by_kernel;
 mod engine;
 mod kernel_plane;
+mod moving;
 mod out_of_band;
 mod planning;
 mod surroundings;
@@ -34,6 +35,7 @@ use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
 use ipsec::sa::SaConfig;
 use kernel_plane::KernelPlane;
+pub(super) use moving::MoveContext;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
@@ -46,6 +48,10 @@ pub(super) struct Host {
     /// Present where the kernel's own IPsec carries the packets.
     kernel_plane: Option<KernelPlane>,
     has_cleared_kernel: bool,
+    /// Present while the gateway moves from one plane to the other.
+    crossing: Option<moving::Crossing>,
+    /// What was carried on the other plane before a move.
+    carried_before: Totals,
     plaintext: Plaintext,
     devices: Devices,
     sockets: Sockets,
@@ -102,6 +108,8 @@ impl Host {
             installed,
             kernel_plane,
             has_cleared_kernel: false,
+            crossing: None,
+            carried_before: Totals::default(),
             plaintext,
             devices,
             sockets,
@@ -248,13 +256,14 @@ impl Host {
 
     /// The threads' counters, or the kernel's.
     pub(super) fn totals(&self) -> Totals {
-        if let Some(plane) = &self.kernel_plane {
-            return plane.totals();
-        }
-        self.engine
-            .as_ref()
-            .map(DataPlane::totals)
-            .unwrap_or_default()
+        let now = match &self.kernel_plane {
+            Some(plane) => plane.totals(),
+            None => self
+                .engine
+                .as_ref()
+                .map_or_else(Totals::default, DataPlane::totals),
+        };
+        moving::sum(now, self.carried_before)
     }
 
     /// The devices to IPv4 peers whose own address is protected too.

@@ -12,6 +12,7 @@
 mod compare;
 mod counters;
 mod errors;
+mod moving;
 mod watch;
 
 use super::association;
@@ -58,7 +59,21 @@ struct HeldSa {
     before: SavedCounters,
     /// What the kernel had counted when it was last asked.
     seen: SavedCounters,
+    /// Drops that do not count, and drops that were counted before it.
+    drops: DropsBefore,
 }
+
+/// Drops of the reasons that the kernel reports, in the order of [`REASONS`].
+#[derive(Clone, Copy, Default)]
+struct DropsBefore {
+    /// Those of our own data plane.
+    ours: [u64; REASONS.len()],
+    /// What the kernel had counted when it became the only one to open packets.
+    kernels: [u64; REASONS.len()],
+}
+
+/// The reasons for drops that the kernel reports of an association.
+const REASONS: [Dropped; 3] = [Dropped::TooOld, Dropped::Replayed, Dropped::BadIcv];
 
 /// A policy that the kernel enforces; without one it is an earlier gateway's.
 struct HeldPolicy {
@@ -192,13 +207,10 @@ impl KernelDatabases {
                 ..now
             },
         );
-        let stats = &message.user_sa_info.stats;
-        for (reason, count) in [
-            (Dropped::TooOld, stats.replay_window),
-            (Dropped::Replayed, stats.replay),
-            (Dropped::BadIcv, stats.integrity_failed),
-        ] {
-            state.set_drops(reason, count.into());
+        let DropsBefore { ours, kernels } = &held.drops;
+        for (place, count) in drops_of(message).into_iter().enumerate() {
+            let new = count.saturating_sub(kernels[place]);
+            state.set_drops(REASONS[place], ours[place] + new);
         }
         let way = &mut self.carried.ways[usize::from(held.is_inbound)];
         way.0 += now.packets.saturating_sub(held.seen.packets);
@@ -258,6 +270,7 @@ impl KernelDatabases {
             is_inbound: self.local.contains(&sa.config.id.destination),
             before,
             seen,
+            drops: DropsBefore::default(),
         };
         self.sas.insert(held.sa.config.id, held);
     }
@@ -385,6 +398,12 @@ impl KernelDatabases {
             Err(refusal) => Err(unreadable(refusal)),
         }
     }
+}
+
+/// Drops in the order of [`REASONS`].
+fn drops_of(message: &ModifyMessage) -> [u64; REASONS.len()] {
+    let stats = &message.user_sa_info.stats;
+    [stats.replay_window, stats.replay, stats.integrity_failed].map(u64::from)
 }
 
 /// An association that sends nothing yet, or whose life is over, is not the kernel's.

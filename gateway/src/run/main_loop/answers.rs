@@ -133,6 +133,6 @@ impl Gateway {
     }
 }
 
-fn plane_name(by_kernel: bool) -> &'static str {
+pub(super) fn plane_name(by_kernel: bool) -> &'static str {
     if by_kernel { "kernel" } else { "user" }
 }
