@@ -67,8 +67,8 @@ pub enum Dropped {
     SendFailed,
     /// A queue or buffer was full.
     NoBuffer,
-    /// While a gateway moves between its own data plane and the kernel's IPsec: the number belongs to the other one, which
-    /// has its own copy of the packet. Nothing is lost.
+    /// While a gateway moves between its own data plane and the kernel's IPsec: the number belongs to the other one,
+    /// which has its own copy of the packet. Nothing is lost.
     OtherPlane,
 }
 

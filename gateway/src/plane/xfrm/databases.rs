@@ -23,9 +23,9 @@ use super::zeroizing::ZeroizingMessage;
 use crate::failure::Failure;
 use crate::routes::Site;
 use compare::{is_the_same, looks_alike, sa_of};
+use counters::{DropsBefore, REASONS, drops_of};
 use errors::{about_policy, about_sa, is_absent, unreadable};
 use ipsec::database::Snapshot;
-use ipsec::dropped::Dropped;
 use ipsec::policy::{Direction, Policy, Selector};
 use ipsec::sa::{Sa, SaConfig, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
@@ -62,18 +62,6 @@ struct HeldSa {
     /// Drops that do not count, and drops that were counted before it.
     drops: DropsBefore,
 }
-
-/// Drops of the reasons that the kernel reports, in the order of [`REASONS`].
-#[derive(Clone, Copy, Default)]
-struct DropsBefore {
-    /// Those of our own data plane.
-    ours: [u64; REASONS.len()],
-    /// What the kernel had counted when it became the only one to open packets.
-    kernels: [u64; REASONS.len()],
-}
-
-/// The reasons for drops that the kernel reports of an association.
-const REASONS: [Dropped; 3] = [Dropped::TooOld, Dropped::Replayed, Dropped::BadIcv];
 
 /// A policy that the kernel enforces; without one it is an earlier gateway's.
 struct HeldPolicy {
@@ -398,12 +386,6 @@ impl KernelDatabases {
             Err(refusal) => Err(unreadable(refusal)),
         }
     }
-}
-
-/// Drops in the order of [`REASONS`].
-fn drops_of(message: &ModifyMessage) -> [u64; REASONS.len()] {
-    let stats = &message.user_sa_info.stats;
-    [stats.replay_window, stats.replay, stats.integrity_failed].map(u64::from)
 }
 
 /// An association that sends nothing yet, or whose life is over, is not the kernel's.

@@ -1,5 +1,5 @@
-//! The last state of associations that are deleted, as the kernel's notifications tell it: numbers, window and counters at
-//! the moment from which on the kernel opens nothing more.
+//! The last state of associations that are deleted, as the kernel's notifications tell it: numbers, window and counters
+//! at the moment from which on the kernel opens nothing more.
 
 use super::association;
 use super::zeroizing::ZeroizingMessage;

@@ -4,42 +4,21 @@
 //!   plan: one plane ──► both, nothing led otherwise ──► out ──► in ──► the other plane alone
 //! ```
 //!
-//! The barriers drop the same all the time: what is in clear and protected. While both planes carry, each sequence number
-//! belongs to one of them.
+//! The barriers drop the same all the time. While both planes carry, each sequence number belongs to one of them.
 
 mod to_kernel;
 mod to_user;
 
 use super::super::sockets;
 use super::Host;
+use super::crossing::{Crossing, MoveContext, text};
 use crate::memory;
 use crate::plane::{Mover, carry_out};
 use crate::routes::plan::Planes;
-use crate::run::RunOptions;
-use dataplane::counters::PacketCounts;
-use dataplane::{Hook, Totals};
+use crate::run::icmp_validation;
+use crate::run::sockets::Sockets;
 use ipsec::database::Snapshot;
 use std::io;
-use std::sync::Arc;
-
-/// While the gateway moves.
-#[derive(Clone, Copy)]
-pub(super) struct Crossing {
-    /// The planes that the barriers know.
-    planes: Planes,
-    /// Whether routes lead to the kernel's IPsec.
-    leads_by_kernel: bool,
-}
-
-/// What a move needs beside the host.
-pub(in crate::run) struct MoveContext<'a> {
-    /// The options of this gateway.
-    pub options: &'a RunOptions,
-    /// The databases.
-    pub snapshot: Arc<Snapshot>,
-    /// Takes notices of the data plane's threads.
-    pub hook: Hook,
-}
 
 impl Host {
     /// Moves to the kernel's IPsec, or from there to our own data plane. On an error the plane is the one that was.
@@ -87,33 +66,20 @@ impl Host {
             self.installed.enforce(plan)
         })
     }
+
+    /// Sockets of which none is open yet.
+    fn fresh_sockets(&self, context: &MoveContext<'_>) -> Result<Sockets, String> {
+        let judge = icmp_validation::judge(&self.databases, &self.paths);
+        let site = self.installed.site();
+        let (options, outside) = (context.options, &self.outside);
+        let sockets = Sockets::new(site, options, outside, &self.paths, judge, &self.warn);
+        let mut sockets = sockets.map_err(text)?;
+        sockets.beside_ike = self.sockets.beside_ike;
+        Ok(sockets)
+    }
 }
 
+/// A mover of its own for each list.
 fn run<M: Mover>(mut mover: M, steps: &[M::Step]) -> Result<(), String> {
     carry_out(&mut mover, steps)
-}
-
-/// Both planes' counts, one after the other.
-pub(super) fn sum(one: Totals, other: Totals) -> Totals {
-    Totals {
-        outbound: sum_of(one.outbound, &other.outbound),
-        inbound: sum_of(one.inbound, &other.inbound),
-    }
-}
-
-fn sum_of(mut one: PacketCounts, other: &PacketCounts) -> PacketCounts {
-    one.arrived += other.arrived;
-    one.packets += other.packets;
-    one.bytes += other.bytes;
-    one.trains += other.trains;
-    one.batches += other.batches;
-    one.calls += other.calls;
-    for (count, more) in one.drops.iter_mut().zip(other.drops) {
-        *count += more;
-    }
-    one
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

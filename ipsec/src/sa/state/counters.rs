@@ -125,20 +125,21 @@ impl Counters {
     /// those again, which the peer refuses as replays, and which must never happen to a counter nonce.
     #[cold]
     fn beyond(&mut self, config: &SaConfig) -> Result<u64, Dropped> {
-        if self.sent >= self.share.send_up_to {
-            return Err(Dropped::OtherPlane);
-        }
         let left = config.last_number().saturating_sub(self.sent);
         if left == 0 {
             self.sequence_over.raise();
             return Err(Dropped::SequenceOver);
+        }
+        let shared = self.share.send_up_to.saturating_sub(self.sent);
+        if shared == 0 {
+            return Err(Dropped::OtherPlane);
         }
         self.ran_short = true;
         if config.nonce_is_counter() {
             return Err(Dropped::StateNotKept);
         }
         self.allowed = u64::MAX;
-        Ok(left.min(self.share.send_up_to - self.sent))
+        Ok(left.min(shared))
     }
 
     /// Whether a number that was received is new, and this engine's.

@@ -1,22 +1,21 @@
 //! From our own data plane to the kernel's IPsec.
 //!
 //! ```text
-//!   numbers sent       ours up to a limit │ the kernel's behind it      new packets: the kernel, once its policies are there
+//!   numbers sent       ours up to a limit │ the kernel's behind it      new packets: the kernel, by its policies
 //!   numbers received   ours up to a limit │ the kernel's behind it      a copy of each packet reaches both
 //! ```
 //!
 //! Our threads run until the last step: what waits in the TUN device and in the sockets is sealed and opened by them.
 
 use super::super::Host;
+use super::super::crossing::{MoveContext, sum, text};
 use super::super::kernel_plane::KernelPlane;
-use super::{MoveContext, sum, text};
+
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
-use crate::run::icmp_validation;
-use crate::run::sockets::{self, Sockets};
 use dataplane::DataPlane;
 use ipsec::dropped::Dropped;
 use ipsec::policy::Direction;
@@ -264,7 +263,8 @@ impl<'a> ToKernel<'a> {
             return Err("not connected to the kernel's IPsec".to_owned());
         };
         let host = &mut *self.host;
-        let sockets = new_sockets(host, &self.context)?;
+        let mut sockets = host.fresh_sockets(&self.context)?;
+        sockets.leave_to_the_kernel();
         let last = host.engine.take().map(DataPlane::stop);
         host.carried_before = sum(last.unwrap_or_default(), host.carried_before);
         kernel.count_drops_from_now();
@@ -278,24 +278,6 @@ impl<'a> ToKernel<'a> {
         host.sockets = sockets;
         Ok(())
     }
-}
-
-/// Sockets of a gateway on the kernel's plane.
-fn new_sockets(host: &Host, context: &MoveContext<'_>) -> Result<Sockets, String> {
-    let mut sockets = fresh_sockets(host, context)?;
-    sockets.leave_to_the_kernel();
-    Ok(sockets)
-}
-
-/// None is open yet.
-pub(super) fn fresh_sockets(host: &Host, context: &MoveContext<'_>) -> Result<Sockets, String> {
-    let judge = icmp_validation::judge(&host.databases, &host.paths);
-    let site = host.installed.site();
-    let (options, outside) = (context.options, &host.outside);
-    let sockets = Sockets::new(site, options, outside, &host.paths, judge, &host.warn);
-    let mut sockets: sockets::Sockets = sockets.map_err(text)?;
-    sockets.beside_ike = host.sockets.beside_ike;
-    Ok(sockets)
 }
 
 fn of_the_other_plane(sa: &Sa) -> u64 {

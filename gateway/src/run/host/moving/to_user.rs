@@ -8,9 +8,8 @@
 //! Our threads start when both are done.
 
 use super::super::Host;
+use super::super::crossing::{MoveContext, text};
 use super::super::kernel_plane::KernelPlane;
-use super::to_kernel::fresh_sockets;
-use super::{MoveContext, text};
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::plan::Planes;
@@ -119,7 +118,7 @@ impl<'a> ToUser<'a> {
     /// From here on our sockets hold a copy of each packet that the kernel opens.
     fn open_sockets(&mut self) -> Result<(), String> {
         let snapshot = Arc::clone(&self.context.snapshot);
-        let mut sockets = fresh_sockets(self.host, &self.context)?;
+        let mut sockets = self.host.fresh_sockets(&self.context)?;
         let needs = sockets::needs(&snapshot, &self.host.local);
         sockets.bind(&needs).map_err(text)?;
         let host = &mut *self.host;
