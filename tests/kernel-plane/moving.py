@@ -9,7 +9,7 @@ from live_change import Stream
 from network.expect import expect
 from network.sites import AES_GCM, setkey_text
 from network.timeout import slowed
-from network.wire import ESP
+from network.wire import ESP, UDP
 from planes import (STAND_IN, PlaneSites, canaries, carried, no_faults, says_its_plane, secret, seen_without_a_tunnel,
                     states, words)
 from policies import Events
@@ -21,8 +21,8 @@ MOVES = 10
 IPV4 = (4,)
 
 
-def native(name, suite=CBC, more="", inner=(4, 6)):
-    return setkey_text(name, udp=False, suite=suite, inner=inner).replace("-r 1024", f"-r 1024 {more}")
+def keyed(name, suite=CBC, more="", inner=(4, 6), udp=False):
+    return setkey_text(name, udp=udp, suite=suite, inner=inner).replace("-r 1024", f"-r 1024 {more}")
 
 
 def move(gateway, to, *more):
@@ -59,14 +59,14 @@ def counted(gateway):
     return {sa["spi"]: sa["packets"] for sa in gateway.status()["associations"]}
 
 
-def moved_under_traffic(other, families=(4, 6), suite=CBC, more=()):
+def moved_under_traffic(other, families=(4, 6), suite=CBC, more=(), udp=False):
     """Ten moves of one gateway, beside one that stays."""
     def test():
         with PlaneSites("mv", left="user", right=other) as sites:
             pairs = sites.pairs(families)
             wire = seen_without_a_tunnel(sites, pairs)
-            left, _ = (sites.start(name, native(name, suite)) for name in ("left", "right"))
-            carried(sites, pairs, wire, (ESP,))
+            left, _ = (sites.start(name, keyed(name, suite, udp=udp)) for name in ("left", "right"))
+            carried(sites, pairs, wire, (UDP,) if udp else (ESP,))
             events = Events(left)
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in families[:1] for back in (False, True)]
@@ -89,7 +89,7 @@ def moved_under_traffic(other, families=(4, 6), suite=CBC, more=()):
             if not STAND_IN:
                 told = [event for event in events.all() if event["event"] == "plane-moved"]
                 expect(len(told) == MOVES and told[0]["to"] == "kernel" and told[0]["associations"] == 2, f"{told}")
-            carried(sites, pairs, wire, (ESP,))
+            carried(sites, pairs, wire, (UDP,) if udp else (ESP,))
             return f"{MOVES} moves, {sent} datagrams, lost 0, twice 0, reordered 0, {done} TCP transfers"
     return test
 
@@ -99,7 +99,7 @@ def the_kernel_has_it():
     if STAND_IN:
         return
     with PlaneSites("mv", left="user", right="user") as sites:
-        left, _ = (sites.start(name, native(name)) for name in ("left", "right"))
+        left, _ = (sites.start(name, keyed(name)) for name in ("left", "right"))
         expect(sites.ping() == 3, f"no ping at first: {words(sites)}")
         move(left, "kernel")
         expect(sites.ping() == 3, f"no ping on the kernel's plane: {words(sites)}")
@@ -122,15 +122,14 @@ def the_kernel_has_it():
 
 
 REFUSED = {
-    "a window above 4096": (lambda: native("left").replace("-r 1024", "-r 8192"), (), "4096"),
-    "-o aggfrag": (lambda: native("left", more="-o aggfrag"), (), "aggfrag"),
-    "-o dummy": (lambda: native("left", more="-o dummy=5"), (), "dummy"),
+    "a window above 4096": (lambda: keyed("left").replace("-r 1024", "-r 8192"), (), "4096"),
+    "-o aggfrag": (lambda: keyed("left", more="-o aggfrag"), (), "aggfrag"),
+    "-o dummy": (lambda: keyed("left", more="-o dummy=5"), (), "dummy"),
     "-o spread": (lambda: spread().replace("esp-udp", "esp").replace(AES_GCM.format(1), CBC)
                   .replace(AES_GCM.format(2), CBC), (), "spread"),
-    "ESP in UDP": (lambda: setkey_text("left", suite=CBC), (), "udp"),
-    "AES-GCM without --same-keys": (lambda: native("left", AES_GCM), (), "--same-keys"),
-    "an implicit IV whatever is said": (lambda: native("left", IIV, "-o key=fresh"), ("--same-keys",), "iiv"),
-    "a device of its own": (lambda: with_option("-o interface=vpn0").replace("esp-udp", "esp"), ("--same-keys",), "vpn0"),
+    "AES-GCM without --same-keys": (lambda: keyed("left", AES_GCM), (), "--same-keys"),
+    "an implicit IV whatever is said": (lambda: keyed("left", IIV, "-o key=fresh"), ("--same-keys",), "iiv"),
+    "a device of its own": (lambda: with_option("-o interface=vpn0"), ("--same-keys",), "vpn0"),
 }
 
 
@@ -161,7 +160,7 @@ def killed_on_the_other_plane():
     with PlaneSites("mv", left="user", right="user") as sites:
         pairs = sites.pairs(IPV4)
         wire = seen_without_a_tunnel(sites, pairs)
-        left, _ = (sites.start(name, native(name, inner=IPV4)) for name in ("left", "right"))
+        left, _ = (sites.start(name, keyed(name, inner=IPV4)) for name in ("left", "right"))
         move(left, "kernel")
         carried(sites, pairs, wire, (ESP,))
         left.process.kill()
@@ -177,6 +176,7 @@ def killed_on_the_other_plane():
 
 CASES = {
     "moved ten times under traffic, beside user": moved_under_traffic("user"),
+    "moved ten times under traffic, ESP in UDP, beside user": moved_under_traffic("user", udp=True),
     "a move leaves nothing behind on the plane that it leaves": the_kernel_has_it,
     "a move that the kernel cannot carry is refused by name": refused,
 }

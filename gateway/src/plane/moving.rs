@@ -1,5 +1,5 @@
-//! Moving a running gateway from one plane to the other: the steps as a list, each undone if it or a later one fails, and
-//! what is refused before the first.
+//! Moving a running gateway from one plane to the other: the steps as a list, each undone if it or a later one fails,
+//! and what is refused before the first.
 
 mod refusal;
 

@@ -66,13 +66,6 @@ fn of_association(config: &SaConfig, wish: MoveWish) -> Option<String> {
             "IPComp has no sequence numbers by which two planes could share it".to_owned(),
         );
     }
-    if config.encapsulation.is_some() {
-        return Some(
-            "ESP in UDP arrives by a socket that is one plane's alone: not built yet. Use `esp`, or restart the \
-             gateway with the other --plane"
-                .to_owned(),
-        );
-    }
     (config.nonce_is_counter() && !wish.same_keys).then(|| {
         "its suite must not use a nonce twice under one key. Our own data plane numbers nonces from a random 64-bit \
          start, the kernel XORs the sequence number with a random number of its own, so they meet with a chance of \
@@ -145,7 +138,6 @@ mod tests {
             (esp("-o dummy=5", CBC), "dummy"),
             (esp("-o key=fresh", &iiv), "iiv"),
             (esp("-o interface=vpn0", CBC), "vpn0"),
-            (esp("", CBC).replace("esp", "esp-udp"), "UDP"),
         ];
         for (text, word) in cases {
             let why = told(&text, true, true).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Associations that move between our own data plane and the kernel while packets flow: each number is sealed and opened
-//! by one of the two.
+//! Associations that move between our own data plane and the kernel while packets flow: each number is sealed and
+//! opened by one of the two.
 //!
 //! ```text
 //!   to the kernel    add_from: ours up to a number, the kernel's behind it ──► set_edge ──► begin_counting
@@ -82,7 +82,15 @@ impl KernelDatabases {
             .try_for_each(|name| self.remove_policy(name))
     }
 
-    /// From now on the kernel opens what is above `edge`. It must have opened nothing yet.
+    /// From now on everything up to `edge` counts as seen as well, and all that the kernel has opened.
+    pub(crate) fn raise_edge(&mut self, sa: &Arc<Sa>, edge: u64) -> io::Result<()> {
+        let found = self.find(&sa.config.id)?;
+        let kernels = found.as_ref().and_then(sa_of);
+        let kernels = kernels.map_or(0, |(_, message)| counters::read(message).edge);
+        self.set_edge(sa, edge.max(kernels))
+    }
+
+    /// From now on the kernel opens what is above `edge`, and nothing else.
     pub(crate) fn set_edge(&mut self, sa: &Arc<Sa>, edge: u64) -> io::Result<()> {
         let start = SavedCounters {
             edge,

@@ -16,6 +16,7 @@ use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
+use crate::run::sockets::{self, Sockets};
 use dataplane::DataPlane;
 use ipsec::dropped::Dropped;
 use ipsec::policy::Direction;
@@ -56,6 +57,7 @@ pub(super) enum Step {
     Drain,
     Arriving,
     Inbound,
+    Sockets,
     Shared,
     Required,
     Closed,
@@ -63,7 +65,7 @@ pub(super) enum Step {
     Stop,
 }
 
-pub(super) const STEPS: [Step; 12] = [
+pub(super) const STEPS: [Step; 13] = [
     Step::Connect,
     Step::Barriers,
     Step::Outbound,
@@ -71,6 +73,7 @@ pub(super) const STEPS: [Step; 12] = [
     Step::Drain,
     Step::Arriving,
     Step::Inbound,
+    Step::Sockets,
     Step::Shared,
     Step::Required,
     Step::Closed,
@@ -88,6 +91,7 @@ impl fmt::Display for Step {
             Self::Drain => "what waits in the TUN device",
             Self::Arriving => "`in` and `fwd` policies in the kernel",
             Self::Inbound => "inbound associations in the kernel",
+            Self::Sockets => "ESP in UDP for the kernel",
             Self::Shared => "the last packets that our own data plane opens",
             Self::Required => "`in` and `fwd` policies that require the kernel",
             Self::Closed => "the barriers of the kernel alone",
@@ -107,6 +111,7 @@ pub(super) struct ToKernel<'a> {
     begun: Instant,
     /// The last number that we open, of each inbound association.
     edges: Vec<(Arc<Sa>, u64, u64)>,
+    sockets: Option<Sockets>,
 }
 
 impl<'a> ToKernel<'a> {
@@ -121,6 +126,7 @@ impl<'a> ToKernel<'a> {
             sas,
             begun: Instant::now(),
             edges: Vec::new(),
+            sockets: None,
         }
     }
 
@@ -219,13 +225,16 @@ impl<'a> ToKernel<'a> {
             .collect();
         let sas: Vec<_> = sas.into_iter().map(|(sa, _)| Arc::clone(sa)).collect();
         for sa in sas {
-            // Without a window the kernel cannot leave numbers to us.
-            let more = match sa.config.replay_window {
-                0 => 0,
-                _ => self.numbers_to_share(&sa),
-            };
             let others = of_the_other_plane(&sa);
-            let edge = sa.state.share_opening(&sa.config, more);
+            let edge = match (sa.config.encapsulation, sa.config.replay_window) {
+                // None reaches the kernel before the socket is the kernel's.
+                (Some(_), _) => sa.state.saved().edge,
+                // Without a window the kernel cannot leave numbers to us.
+                (None, 0) => sa.state.share_opening(&sa.config, 0),
+                (None, _) => sa
+                    .state
+                    .share_opening(&sa.config, self.numbers_to_share(&sa)),
+            };
             let start = SavedCounters {
                 edge,
                 ..sa.state.saved()
@@ -236,11 +245,40 @@ impl<'a> ToKernel<'a> {
         Ok(())
     }
 
+    /// From one moment on ESP in UDP is the kernel's. What came before waits in the sockets, and is ours.
+    fn sockets(&mut self) -> Result<(), String> {
+        let mut sockets = self.host.fresh_sockets(&self.context)?;
+        sockets.leave_to_the_kernel();
+        sockets.share_udp(&self.host.sockets).map_err(text)?;
+        let needs = sockets::needs(&self.context.snapshot, &self.host.local);
+        let bound = sockets.bind(&needs).map_err(text);
+        let sockets = self.sockets.insert(sockets);
+        bound?;
+        let (began, mut idle_since) = (Instant::now(), Instant::now());
+        while began.elapsed() < MAX_SHARED_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
+            if sockets.has_waiting().map_err(text)? {
+                idle_since = Instant::now();
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        for (sa, edge, _) in self.edges.clone() {
+            let last = match sa.config.encapsulation {
+                Some(_) => sa.state.share_opening(&sa.config, 0),
+                None => continue,
+            };
+            if last > edge && sa.config.replay_window > 0 {
+                self.databases()?.raise_edge(&sa, last).map_err(text)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until the numbers that are ours have come; what is slower is handed over where it is.
     fn shared(&mut self) -> Result<(), String> {
         let began = Instant::now();
         let is_over = |(sa, edge, others): &(Arc<Sa>, u64, u64)| {
-            sa.state.saved().edge >= *edge || of_the_other_plane(sa) > *others
+            let has_come = sa.state.saved().edge >= *edge || of_the_other_plane(sa) > *others;
+            has_come || sa.config.encapsulation.is_some()
         };
         while began.elapsed() < MAX_SHARED_TIME && !self.edges.iter().all(is_over) {
             std::thread::sleep(Duration::from_millis(1));
@@ -259,12 +297,10 @@ impl<'a> ToKernel<'a> {
 
     /// Nothing of this can fail: what could has been done before.
     fn stop(&mut self) -> Result<(), String> {
-        let Some(mut kernel) = self.kernel.take() else {
+        let (Some(mut kernel), Some(sockets)) = (self.kernel.take(), self.sockets.take()) else {
             return Err("not connected to the kernel's IPsec".to_owned());
         };
         let host = &mut *self.host;
-        let mut sockets = host.fresh_sockets(&self.context)?;
-        sockets.leave_to_the_kernel();
         let last = host.engine.take().map(DataPlane::stop);
         host.carried_before = sum(last.unwrap_or_default(), host.carried_before);
         kernel.count_drops_from_now();
@@ -300,6 +336,7 @@ impl Mover for ToKernel<'_> {
             Step::Drain => self.drain(),
             Step::Arriving => self.arriving(true),
             Step::Inbound => self.inbound(),
+            Step::Sockets => self.sockets(),
             Step::Shared => self.shared(),
             Step::Required => self.arriving(false),
             Step::Closed => {
@@ -336,6 +373,10 @@ impl Mover for ToKernel<'_> {
             Step::Inbound => {
                 self.databases()?.withdraw(true).map_err(text)?;
                 self.host.put_rings(&snapshot).map_err(text)
+            }
+            Step::Sockets => {
+                self.sockets = None;
+                self.host.sockets.give_esp(false).map_err(text)
             }
             Step::Required => self.arriving(true),
             Step::Closed => self.host.cross(&snapshot, both, true).map_err(text),

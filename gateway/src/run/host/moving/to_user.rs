@@ -103,6 +103,11 @@ impl<'a> ToUser<'a> {
         let opened = Plaintext::open(&site, options, None, netlink, &host.warn);
         self.plaintext = Some(opened.map_err(text)?);
         host.devices = Devices::new(&site, !options.no_offloads, &host.warn);
+        if self.context.snapshot.in_and_fwd_differ() {
+            let (site, netlink) = host.installed.site_and_netlink();
+            let opened = host.devices.open_direction_devices(site, netlink);
+            opened.map_err(text)?;
+        }
         Ok(())
     }
 
@@ -119,6 +124,8 @@ impl<'a> ToUser<'a> {
     fn open_sockets(&mut self) -> Result<(), String> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let mut sockets = self.host.fresh_sockets(&self.context)?;
+        sockets.share_udp(&self.host.sockets).map_err(text)?;
+        self.host.sockets.give_esp(false).map_err(text)?;
         let needs = sockets::needs(&snapshot, &self.host.local);
         sockets.bind(&needs).map_err(text)?;
         let host = &mut *self.host;
@@ -216,6 +223,7 @@ impl Mover for ToUser<'_> {
                 if let Some(sockets) = self.sockets.take() {
                     self.host.sockets = sockets;
                 }
+                self.host.sockets.give_esp(true).map_err(text)?;
                 let installed = &mut self.host.installed;
                 installed.install_ring_bypass(&none).map_err(text)
             }
