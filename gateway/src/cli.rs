@@ -66,6 +66,9 @@ enum Command {
     /// Install new keys without packet loss; run it on both sides, in any order
     #[command(after_help = ask::REKEY_EXAMPLES)]
     Rekey(ask::RekeyArguments),
+    /// Show which plane carries the packets, or move the running gateway to the other one
+    #[command(after_help = ask::PLANE_EXAMPLES)]
+    Plane(ask::PlaneArguments),
     /// Show status and traffic
     #[command(after_help = "Example:\n  esplanade status --json | jq .inbound.packets")]
     Status(ask::Asking),
@@ -146,6 +149,7 @@ pub fn main() -> ExitCode {
         }
         Command::Reload(reload) => ask::reload(reload),
         Command::Rekey(rekey) => ask::rekey(rekey),
+        Command::Plane(arguments) => ask::plane(arguments),
         Command::Status(asking) => ask::status(asking.socket.control, asking.json),
         Command::Drops(asking) => ask::drops(asking.socket.control, asking.json),
         Command::Up(peer) => ask::up(peer),

@@ -18,7 +18,7 @@ mod server;
 
 pub(crate) use client::{Client, NoAnswer};
 pub(crate) use folder::Folder;
-pub(crate) use message::{Answer, Explain, Rekey, Request, SetkeyText};
+pub(crate) use message::{Answer, Explain, PlaneQuestion, Rekey, Request, SetkeyText};
 pub(crate) use server::{ClientId, Server};
 
 use std::path::PathBuf;

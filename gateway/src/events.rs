@@ -81,6 +81,15 @@ pub(crate) enum What {
         /// What it is, and why.
         what: String,
     },
+    /// The packets are carried by the other plane from now on.
+    PlaneMoved {
+        /// `user` or `kernel`.
+        from: String,
+        /// `user` or `kernel`.
+        to: String,
+        /// How many associations went over.
+        associations: u64,
+    },
     /// A rekey has made a step with a peer, or cannot make it.
     Rekey {
         /// The peer.
@@ -328,6 +337,14 @@ impl fmt::Display for What {
                 )
             }
             Self::Missing { what } => write!(f, "missing and not restored: {what}"),
+            Self::PlaneMoved {
+                from,
+                to,
+                associations,
+            } => write!(
+                f,
+                "moved from the {from} plane to the {to} plane, with {associations} associations"
+            ),
             Self::Rekey { peer, step } => write!(f, "rekey with {peer}: {step}"),
             Self::PeerUp { .. }
             | Self::PeerDown { .. }

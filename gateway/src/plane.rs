@@ -1,11 +1,13 @@
 //! What enforces commands: the gateway's own data plane, the kernel's IPsec, or a recorder for tests and dry runs.
 
+mod moving;
 mod own;
 mod recorder;
 mod trial;
 mod wish;
 mod xfrm;
 
+pub(crate) use moving::{MoveWish, Mover, carry_out, refusal};
 pub(crate) use own::{Kernel, OwnPlane};
 pub(crate) use recorder::Recorder;
 pub(crate) use trial::{Trial, try_kernel};

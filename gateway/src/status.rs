@@ -3,11 +3,13 @@
 mod drops;
 mod explained;
 mod peers;
+mod plane;
 mod table;
 mod units;
 
 pub(crate) use explained::{Correction, DecidingPolicy, Explained, FindingStatus, SaOnPath};
 pub(crate) use peers::{ChildStatus, HookStatus, IkeSaStatus, PeerStatus};
+pub(crate) use plane::PlaneStatus;
 pub(crate) use table::Parts;
 
 use crate::events::SaName;

@@ -67,11 +67,14 @@ pub enum Dropped {
     SendFailed,
     /// A queue or buffer was full.
     NoBuffer,
+    /// While a gateway moves between its own data plane and the kernel's IPsec: the number belongs to the other one,
+    /// which has its own copy of the packet. Nothing is lost.
+    OtherPlane,
 }
 
 impl Dropped {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Malformed,
         Self::BadExtensionChain,
         Self::Unsupported,
@@ -101,6 +104,7 @@ impl Dropped {
         Self::Congested,
         Self::SendFailed,
         Self::NoBuffer,
+        Self::OtherPlane,
     ];
 
     /// Its place in [`Dropped::ALL`] and in every array of counters.
@@ -140,6 +144,7 @@ impl Dropped {
             Self::Congested => "congested",
             Self::SendFailed => "send-failed",
             Self::NoBuffer => "no-buffer",
+            Self::OtherPlane => "other-plane",
         }
     }
 
@@ -213,6 +218,9 @@ impl Dropped {
             }
             Self::SendFailed => "the system refused the packet; look at routes and devices",
             Self::NoBuffer => "a queue was full: the machine is slower than the traffic",
+            Self::OtherPlane => {
+                "copies of packets that the other plane has opened during `plane move`; nothing was lost"
+            }
         }
     }
 }

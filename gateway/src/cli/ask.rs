@@ -2,6 +2,7 @@
 
 mod down;
 mod peer;
+mod plane;
 mod rekey;
 
 use crate::argument::protocol;
@@ -14,6 +15,7 @@ use clap::Args;
 pub(super) use down::{DOWN_EXAMPLES, Down, down};
 use ipsec::setkey::local_time;
 pub(super) use peer::{PeerArguments, UP_EXAMPLES, WHY_EXAMPLES, up, why};
+pub(super) use plane::{PLANE_EXAMPLES, PlaneArguments, plane};
 pub(super) use rekey::{REKEY_EXAMPLES, RekeyArguments, rekey};
 use serde::Serialize;
 use std::io::{self, Write};

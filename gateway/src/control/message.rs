@@ -2,7 +2,7 @@
 
 use crate::events::Event;
 use crate::handover::PassedDescriptors;
-use crate::status::{Drops, Explained, Status};
+use crate::status::{Drops, Explained, PlaneStatus, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::IpAddr;
 use zeroize::Zeroizing;
@@ -27,6 +27,8 @@ pub(crate) enum Request {
     Events,
     /// Which policy and association a packet would meet.
     Explain(Explain),
+    /// Which plane carries the packets, or the move to the other one.
+    Plane(PlaneQuestion),
     /// Bring this peer up.
     UpPeer(String),
     /// Take this peer down; its networks stay closed.
@@ -94,6 +96,17 @@ pub(crate) struct Rekey {
     pub abort: bool,
 }
 
+/// Which plane carries the packets, or the move to the other one.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct PlaneQuestion {
+    /// Move to the kernel's IPsec, or to the gateway's own data plane.
+    #[serde(default)]
+    pub to_kernel: Option<bool>,
+    /// Keys with counter nonces may be used by both.
+    #[serde(default)]
+    pub same_keys: bool,
+}
+
 /// The packet that `explain` is about.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Explain {
@@ -129,6 +142,8 @@ pub(crate) enum Answer {
     Drops(Drops),
     /// What would happen to a packet.
     Explained(Box<Explained>),
+    /// Which plane carries the packets.
+    Plane(PlaneStatus),
     /// Words for people.
     Text(String),
     /// Something happened.

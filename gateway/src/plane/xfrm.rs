@@ -14,6 +14,7 @@ mod association;
 mod databases;
 mod dry_run;
 mod foreign;
+mod last_states;
 mod notifications;
 mod owner;
 mod policy;

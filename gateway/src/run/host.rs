@@ -1,8 +1,10 @@
 //! The host around the data plane: TUN device, sockets, the kernel's tables.
 
 mod by_kernel;
+mod crossing;
 mod engine;
 mod kernel_plane;
+mod moving;
 mod out_of_band;
 mod planning;
 mod surroundings;
@@ -25,6 +27,7 @@ use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{self, Senders};
 use arc_swap::ArcSwap;
+pub(super) use crossing::MoveContext;
 use dataplane::io::udp::FirstSocket;
 use dataplane::io::{Family, PmtuCache, Waker, Warn};
 use dataplane::iv::IvSource;
@@ -34,7 +37,6 @@ use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
 use ipsec::sa::SaConfig;
 use kernel_plane::KernelPlane;
-use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -46,6 +48,10 @@ pub(super) struct Host {
     /// Present where the kernel's own IPsec carries the packets.
     kernel_plane: Option<KernelPlane>,
     has_cleared_kernel: bool,
+    /// Present while the gateway moves from one plane to the other.
+    crossing: Option<crossing::Crossing>,
+    /// What was carried on the other plane before a move.
+    carried_before: Totals,
     plaintext: Plaintext,
     devices: Devices,
     sockets: Sockets,
@@ -102,6 +108,8 @@ impl Host {
             installed,
             kernel_plane,
             has_cleared_kernel: false,
+            crossing: None,
+            carried_before: Totals::default(),
             plaintext,
             devices,
             sockets,
@@ -248,28 +256,14 @@ impl Host {
 
     /// The threads' counters, or the kernel's.
     pub(super) fn totals(&self) -> Totals {
-        if let Some(plane) = &self.kernel_plane {
-            return plane.totals();
-        }
-        self.engine
-            .as_ref()
-            .map(DataPlane::totals)
-            .unwrap_or_default()
-    }
-
-    /// The devices to IPv4 peers whose own address is protected too.
-    pub(super) fn devices_to_gateway_peers(&mut self) -> BTreeSet<String> {
-        let mark = self.installed.site().outside_mark();
-        let peers = self.installed.plan().map(|plan| &plan.gateway_peers);
-        let peers = peers.into_iter().flatten().copied();
-        let peers: Vec<_> = peers.filter(|(source, _)| source.is_ipv4()).collect();
-        let netlink = self.installed.netlink();
-        let mut device = |(source, destination)| {
-            let path = netlink.path((source, destination), mark, None).ok()?;
-            netlink.link_by_index(path.device).ok()
+        let now = match &self.kernel_plane {
+            Some(plane) => plane.totals(),
+            None => self
+                .engine
+                .as_ref()
+                .map_or_else(Totals::default, DataPlane::totals),
         };
-        let devices = peers.into_iter().filter_map(&mut device);
-        devices.map(|(name, _)| name).collect()
+        crossing::sum(now, self.carried_before)
     }
 
     /// The name of a device with associations of its own.

@@ -7,6 +7,7 @@ mod compare;
 mod ike;
 mod kernel_plane;
 mod leave;
+mod plane_move;
 mod rekey;
 mod requests;
 mod watch;
@@ -82,6 +83,8 @@ pub(super) struct Gateway {
     kernel_notices: Option<KernelNotices>,
     /// Which plane carries them, and why.
     chosen_plane: ChosenPlane,
+    /// Whether it has changed since the last tick.
+    has_moved: bool,
     removals: Removals,
     rekey: Option<RekeyProgress>,
     ike: Option<KeyExchange>,
@@ -136,6 +139,7 @@ impl Gateway {
             monitor,
             kernel_notices: None,
             chosen_plane: ChosenPlane::default(),
+            has_moved: false,
             removals: Removals::default(),
             rekey: None,
             ike: None,

@@ -59,7 +59,7 @@ pub(super) fn choose(
 }
 
 /// Options and peers that the kernel's plane cannot serve.
-fn what_needs_our_own(options: &RunOptions, peers: &[ConfiguredPeer]) -> Option<String> {
+pub(super) fn what_needs_our_own(options: &RunOptions, peers: &[ConfiguredPeer]) -> Option<String> {
     if let Some(device) = &options.forward {
         return Some(format!("--forward {device} is a way around the kernel"));
     }

@@ -1,5 +1,6 @@
 //! Which sockets the associations need, and the protected ends of the data plane made of them.
 
+mod moving;
 mod to_kernel;
 
 use super::RunOptions;
@@ -100,6 +101,8 @@ pub(super) struct Sockets {
     bound: BTreeMap<Need, Option<Arc<UdpStats>>>,
     asides: Vec<Box<dyn OutOfBandSender>>,
     native: NativeWays,
+    /// Whether inherited sockets are this process's own, so that they are bound as it bound them.
+    is_beside_its_own: bool,
     /// Sockets inherited from the previous gateway and not in use yet.
     inherited: BTreeMap<Need, OwnedFd>,
     /// Descriptors of all open sockets, for the handover to the next gateway.
@@ -139,6 +142,7 @@ impl Sockets {
             bound: BTreeMap::new(),
             asides: Vec::new(),
             native: NativeWays::new(site, options, outside, warn),
+            is_beside_its_own: false,
             inherited: BTreeMap::new(),
             held: Arc::default(),
         })
@@ -178,7 +182,7 @@ impl Sockets {
         let inherited = self
             .inherited
             .remove(&need)
-            .filter(|_| self.beside_ike.is_none());
+            .filter(|_| self.beside_ike.is_none() || self.is_beside_its_own);
         let held = Arc::clone(&self.held);
         let (inherited, opener) = (Mutex::new(inherited), self.options.opener.clone());
         let mut options = self.options.clone();

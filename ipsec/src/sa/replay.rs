@@ -43,6 +43,19 @@ impl ReplayWindow {
         window
     }
 
+    /// A window whose highest number is `last`, with what `is_seen` says about each that it covers.
+    pub fn with_seen(last: u64, size: u32, is_seen: impl Fn(u64) -> bool) -> Self {
+        let mut window = Self::new(size);
+        window.top = last;
+        let covered = last.min(window.size);
+        for number in last - covered + 1..=last {
+            if is_seen(number) {
+                window.mark(number);
+            }
+        }
+        window
+    }
+
     /// One word more than the window needs, so that the word being filled never holds numbers still inside.
     fn words_for(size: u32) -> usize {
         if size == 0 {

@@ -7,6 +7,7 @@
 mod counters;
 mod observed;
 mod saved;
+mod shared;
 
 pub use saved::SavedCounters;
 
@@ -315,7 +316,7 @@ impl LockedState<'_> {
         if sequence.0 == 0 && config.replay_window > 0 {
             return Err(Dropped::ZeroSequence);
         }
-        counters.window.check(sequence)?;
+        counters.check_number(sequence)?;
         Ok(sequence)
     }
 
@@ -330,7 +331,7 @@ impl LockedState<'_> {
     ) -> Result<(), Dropped> {
         let counters = &mut *self.counters;
         counters.check_age(config, self.created, now)?;
-        counters.window.check(sequence)?;
+        counters.check_number(sequence)?;
         counters.grant_lifetime(config, 1, bytes)?;
         counters.window.admit(sequence)?;
         counters.count(config, 1, bytes, now);

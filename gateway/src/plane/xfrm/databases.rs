@@ -12,6 +12,7 @@
 mod compare;
 mod counters;
 mod errors;
+mod moving;
 mod watch;
 
 use super::association;
@@ -22,9 +23,9 @@ use super::zeroizing::ZeroizingMessage;
 use crate::failure::Failure;
 use crate::routes::Site;
 use compare::{is_the_same, looks_alike, sa_of};
+use counters::{DropsBefore, REASONS, drops_of};
 use errors::{about_policy, about_sa, is_absent, unreadable};
 use ipsec::database::Snapshot;
-use ipsec::dropped::Dropped;
 use ipsec::policy::{Direction, Policy, Selector};
 use ipsec::sa::{Sa, SaConfig, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
@@ -58,6 +59,8 @@ struct HeldSa {
     before: SavedCounters,
     /// What the kernel had counted when it was last asked.
     seen: SavedCounters,
+    /// Drops that do not count, and drops that were counted before it.
+    drops: DropsBefore,
 }
 
 /// A policy that the kernel enforces; without one it is an earlier gateway's.
@@ -192,13 +195,10 @@ impl KernelDatabases {
                 ..now
             },
         );
-        let stats = &message.user_sa_info.stats;
-        for (reason, count) in [
-            (Dropped::TooOld, stats.replay_window),
-            (Dropped::Replayed, stats.replay),
-            (Dropped::BadIcv, stats.integrity_failed),
-        ] {
-            state.set_drops(reason, count.into());
+        let DropsBefore { ours, kernels } = &held.drops;
+        for (place, count) in drops_of(message).into_iter().enumerate() {
+            let new = count.saturating_sub(kernels[place]);
+            state.set_drops(REASONS[place], ours[place] + new);
         }
         let way = &mut self.carried.ways[usize::from(held.is_inbound)];
         way.0 += now.packets.saturating_sub(held.seen.packets);
@@ -258,6 +258,7 @@ impl KernelDatabases {
             is_inbound: self.local.contains(&sa.config.id.destination),
             before,
             seen,
+            drops: DropsBefore::default(),
         };
         self.sas.insert(held.sa.config.id, held);
     }

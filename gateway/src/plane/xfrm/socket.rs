@@ -3,7 +3,7 @@
 use super::zeroizing::ZeroizingMessage;
 use crate::netlink_socket::NetlinkSocket;
 use crate::netlink_socket::message::{ExchangeError, KernelMessage};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_sys::protocols::NETLINK_XFRM;
 use std::fmt;
 use std::io;
@@ -35,6 +35,11 @@ impl XfrmSocket {
     /// Changes or deletes an existing object.
     pub(super) fn change(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
         self.put(message, NLM_F_ACK)
+    }
+
+    /// Replaces part of an existing object, such as its window.
+    pub(super) fn replace(&mut self, message: &ZeroizingMessage) -> Outcome<()> {
+        self.exchange(message, NLM_F_ACK | NLM_F_REPLACE).map(drop)
     }
 
     /// Adds a new object; it is an error if it exists already.

@@ -30,6 +30,11 @@ impl KernelPlane {
         })
     }
 
+    /// Drops of packets without an association count from now on.
+    pub(super) fn count_drops_from_now(&mut self) {
+        self.statistics = Statistics::open().ok();
+    }
+
     pub(super) fn put(&mut self, snapshot: &Snapshot, local: &[IpAddr]) -> io::Result<()> {
         self.databases.put(snapshot, local)
     }

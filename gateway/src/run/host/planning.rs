@@ -3,7 +3,7 @@
 use super::super::sockets;
 use super::Host;
 use crate::handover::Need;
-use crate::routes::plan::{IKE_PORTS, Plan, Planes, Way};
+use crate::routes::plan::{IKE_PORTS, Plan, Way};
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
 use ipsec::policy::{Action, Direction, Policy, Prefix, Template};
@@ -17,15 +17,11 @@ use std::sync::Arc;
 impl Host {
     /// What the kernel has to enforce for these databases.
     pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> Plan {
-        let by_kernel = self.is_by_kernel();
+        let (planes, by_kernel) = self.planes();
         let mut plan = Plan {
-            planes: if by_kernel {
-                Planes::Kernel
-            } else {
-                Planes::User
-            },
+            planes,
             udp_ports: sockets::udp_ports(needs),
-            has_direction_devices: self.devices.has_direction_devices(),
+            has_direction_devices: planes.by_user() && self.devices.has_direction_devices(),
             senders: self.senders.clone(),
             exchanges_keys: self.exchanges_keys,
             devices: following(snapshot),

@@ -3,7 +3,7 @@
 use super::Host;
 use crate::plane::Kernel;
 use ipsec::database::Surroundings;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 impl Host {
@@ -31,5 +31,20 @@ impl Host {
             found.map(|hop| (*address, hop))
         };
         addresses.iter().filter_map(hop).collect()
+    }
+
+    /// The devices to IPv4 peers whose own address is protected too.
+    pub(in crate::run) fn devices_to_gateway_peers(&mut self) -> BTreeSet<String> {
+        let mark = self.installed.site().outside_mark();
+        let peers = self.installed.plan().map(|plan| &plan.gateway_peers);
+        let peers = peers.into_iter().flatten().copied();
+        let peers: Vec<_> = peers.filter(|(source, _)| source.is_ipv4()).collect();
+        let netlink = self.installed.netlink();
+        let mut device = |(source, destination)| {
+            let path = netlink.path((source, destination), mark, None).ok()?;
+            netlink.link_by_index(path.device).ok()
+        };
+        let devices = peers.into_iter().filter_map(&mut device);
+        devices.map(|(name, _)| name).collect()
     }
 }

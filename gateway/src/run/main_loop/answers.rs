@@ -133,6 +133,6 @@ pub(super) fn associations(snapshot: &Snapshot) -> impl Iterator<Item = SaStatus
     })
 }
 
-fn plane_name(by_kernel: bool) -> &'static str {
+pub(super) fn plane_name(by_kernel: bool) -> &'static str {
     if by_kernel { "kernel" } else { "user" }
 }

@@ -27,6 +27,7 @@ impl Gateway {
             Request::RekeyPeer { name, ike } => {
                 return self.wait_for_peer(id, AwaitedOutcome::Rekey { name, ike });
             }
+            Request::Plane(question) => self.plane(&question),
             Request::Drops => Answer::Drops(self.drops()),
             Request::Explain(question) => Answer::Explained(Box::new(self.explain(&question))),
             Request::Events => {

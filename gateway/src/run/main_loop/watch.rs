@@ -59,6 +59,7 @@ impl Gateway {
     }
 
     pub(super) fn tick(&mut self) {
+        self.end_move();
         self.read_kernel_counters_older_than(Duration::ZERO);
         self.age();
         let snapshot = self.snapshot();

@@ -2,7 +2,7 @@
 
 use crate::Dropped;
 use crate::sa::replay::ReplayWindow;
-use crate::sa::{LifetimeLimits, Lifetimes, Phase, SaConfig};
+use crate::sa::{LifetimeLimits, Lifetimes, Phase, SaConfig, SequenceNumber};
 
 /// Sequence numbers, replay window and limits, guarded by the association's lock.
 pub(super) struct Counters {
@@ -22,6 +22,27 @@ pub(super) struct Counters {
     pub(super) allowed: u64,
     /// Whether a packet found no reserved number.
     pub(super) ran_short: bool,
+    /// Which numbers are this engine's, while another one carries the association too.
+    pub(super) share: Share,
+}
+
+/// The numbers of one of two engines that carry an association at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Share {
+    /// The last number that it may send.
+    pub(super) send_up_to: u64,
+    /// The last number that it may open.
+    pub(super) open_up_to: u64,
+    /// Up to here the other engine has opened packets, of which copies may still arrive.
+    pub(super) opened_elsewhere: u64,
+}
+
+impl Share {
+    pub(super) const EVERYTHING: Self = Self {
+        send_up_to: u64::MAX,
+        open_up_to: u64::MAX,
+        opened_elsewhere: 0,
+    };
 }
 
 /// How far the notification of one event is.
@@ -66,6 +87,7 @@ impl Counters {
             is_limited: is_limited(config),
             allowed: u64::MAX,
             ran_short: false,
+            share: Share::EVERYTHING,
         }
     }
 
@@ -90,6 +112,7 @@ impl Counters {
     ) -> Result<u32, Dropped> {
         // Behind the end already: an update may have made the numbers shorter while a batch took some.
         let end = config.last_number().min(self.allowed);
+        let end = end.min(self.share.send_up_to);
         let numbers = match end.saturating_sub(self.sent) {
             0 => self.beyond(config)?,
             numbers => numbers,
@@ -107,12 +130,29 @@ impl Counters {
             self.sequence_over.raise();
             return Err(Dropped::SequenceOver);
         }
+        let shared = self.share.send_up_to.saturating_sub(self.sent);
+        if shared == 0 {
+            return Err(Dropped::OtherPlane);
+        }
         self.ran_short = true;
         if config.nonce_is_counter() {
             return Err(Dropped::StateNotKept);
         }
         self.allowed = u64::MAX;
-        Ok(left)
+        Ok(left.min(shared))
+    }
+
+    /// Whether a number that was received is new, and this engine's.
+    #[inline]
+    pub(super) fn check_number(&self, number: SequenceNumber) -> Result<(), Dropped> {
+        if number.0 > self.share.open_up_to {
+            return Err(Dropped::OtherPlane);
+        }
+        let checked = self.window.check(number);
+        if checked.is_err() && number.0 <= self.share.opened_elsewhere {
+            return Err(Dropped::OtherPlane);
+        }
+        checked
     }
 
     pub(super) fn grant_lifetime(

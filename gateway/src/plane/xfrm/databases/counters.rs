@@ -2,6 +2,7 @@
 //! it reports them.
 
 use super::super::association;
+use ipsec::dropped::Dropped;
 use ipsec::sa::{SaConfig, SavedCounters};
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{LifetimeConfig, Replay, XFRM_INF, XfrmAttrs};
@@ -81,4 +82,22 @@ pub(super) fn read(message: &ModifyMessage) -> SavedCounters {
         }
     }
     counters
+}
+
+/// Drops of the reasons that the kernel reports, in the order of [`REASONS`].
+#[derive(Clone, Copy, Default)]
+pub(super) struct DropsBefore {
+    /// Those of our own data plane.
+    pub(super) ours: [u64; REASONS.len()],
+    /// What the kernel had counted when it became the only one to open packets.
+    pub(super) kernels: [u64; REASONS.len()],
+}
+
+/// The reasons for drops that the kernel reports of an association.
+pub(super) const REASONS: [Dropped; 3] = [Dropped::TooOld, Dropped::Replayed, Dropped::BadIcv];
+
+/// Drops in the order of [`REASONS`].
+pub(super) fn drops_of(message: &ModifyMessage) -> [u64; REASONS.len()] {
+    let stats = &message.user_sa_info.stats;
+    [stats.replay_window, stats.replay, stats.integrity_failed].map(u64::from)
 }

@@ -1,0 +1,160 @@
+//! What a move to the other plane cannot take along, by name.
+
+use crate::plane::{carries, enforces};
+use ipsec::database::Snapshot;
+use ipsec::policy::Direction;
+use ipsec::sa::{Protocol, SaConfig};
+
+/// Which way, and whether keys with counter nonces may be used by both planes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MoveWish {
+    /// To the kernel's IPsec, or to the gateway's own data plane.
+    pub to_kernel: bool,
+    /// `--same-keys`.
+    pub same_keys: bool,
+}
+
+const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
+
+/// Why these databases cannot move, if they cannot.
+pub(crate) fn refusal(snapshot: &Snapshot, wish: MoveWish) -> Option<String> {
+    if let Some(path) = longest(snapshot).filter(|len| *len > 1) {
+        return Some(format!(
+            "a policy applies {path} associations, one inside the other, whose numbers cannot move together"
+        ));
+    }
+    let mut sas = snapshot.sas().map(|sa| &sa.config);
+    sas.find_map(|config| {
+        of_association(config, wish).map(|why| format!("{}: {why}", named(config)))
+    })
+    .or_else(|| of_policies(snapshot, wish))
+}
+
+fn longest(snapshot: &Snapshot) -> Option<usize> {
+    let paths = snapshot.outbound_paths();
+    paths
+        .flat_map(|(_, paths)| paths.map(|path| path.len()).collect::<Vec<_>>())
+        .max()
+}
+
+fn of_policies(snapshot: &Snapshot, wish: MoveWish) -> Option<String> {
+    let mut policies = DIRECTIONS
+        .iter()
+        .flat_map(|direction| snapshot.policies(*direction));
+    let refused = |policy| enforces(policy).err().map(|why| why.0);
+    match wish.to_kernel {
+        true => policies.find_map(|(_, policy)| refused(policy)),
+        false => None,
+    }
+}
+
+fn of_association(config: &SaConfig, wish: MoveWish) -> Option<String> {
+    if wish.to_kernel
+        && let Err(why) = carries(config)
+    {
+        return Some(why.0);
+    }
+    if config.is_negotiated {
+        return Some(
+            "its keys are IKE's, which would have to be negotiated again for the other plane: not built yet. Restart \
+             the gateway with the other --plane"
+                .to_owned(),
+        );
+    }
+    if config.id.protocol == Protocol::IpComp {
+        return Some(
+            "IPComp has no sequence numbers by which two planes could share it".to_owned(),
+        );
+    }
+    (config.nonce_is_counter() && !wish.same_keys).then(|| {
+        "its suite must not use a nonce twice under one key. Our own data plane numbers nonces from a random 64-bit \
+         start, the kernel XORs the sequence number with a random number of its own, so they meet with a chance of \
+         about the number of packets in 2^63: rekey both sides after the move, or accept that with --same-keys"
+            .to_owned()
+    })
+}
+
+fn named(config: &SaConfig) -> String {
+    format!(
+        "the association from {} to {} with SPI {}",
+        config.source, config.id.destination, config.id.spi
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipsec::database::Database;
+    use ipsec::setkey::{Forwarding, NoNames, compile};
+
+    fn told(text: &str, to_kernel: bool, same_keys: bool) -> Option<String> {
+        let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames);
+        let mut database = Database::default();
+        let mut random = || 0;
+        database
+            .apply(&commands.unwrap().commands, 0, &mut random)
+            .unwrap();
+        let wish = MoveWish {
+            to_kernel,
+            same_keys,
+        };
+        refusal(&database.snapshot(), wish)
+    }
+
+    fn esp(more: &str, suite: &str) -> String {
+        format!("add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel {more} -E {suite};")
+    }
+
+    const CBC: &str = "aes-cbc 0x000102030405060708090a0b0c0d0e0f -A hmac-sha256 \
+                       0x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const GCM: &str = "aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213";
+
+    #[test]
+    fn keys_without_a_counter_nonce_move_both_ways() {
+        for to_kernel in [true, false] {
+            assert_eq!(told(&esp("-r 1024", CBC), to_kernel, false), None);
+        }
+    }
+
+    #[test]
+    fn a_counter_nonce_moves_by_the_administrators_word_alone() {
+        let chacha = format!("chacha20-poly1305 0x{}", "07".repeat(36));
+        for suite in [GCM, &chacha] {
+            for to_kernel in [true, false] {
+                let why = told(&esp("", suite), to_kernel, false).unwrap();
+                assert!(why.contains("--same-keys") && why.contains("2^63"), "{why}");
+                assert!(why.contains("0x00001001"), "{why}");
+                assert_eq!(told(&esp("", suite), to_kernel, true), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_refused_by_name_whatever_was_said() {
+        let iiv = GCM.replace("16", "16-iiv");
+        let cases = [
+            (esp("-r 8192", CBC), "4096"),
+            (esp("-o aggfrag", CBC), "aggfrag"),
+            (esp("-o dummy=5", CBC), "dummy"),
+            (esp("-o key=fresh", &iiv), "iiv"),
+            (esp("-o interface=vpn0", CBC), "vpn0"),
+        ];
+        for (text, word) in cases {
+            let why = told(&text, true, true).unwrap_or_default();
+            assert!(why.contains(word), "{word}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_bundle_is_refused() {
+        let text = format!(
+            "{}add 192.0.2.1 192.0.2.2 ah 0x1002 -m transport -A hmac-sha1 0x{};
+             spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec esp/tunnel/192.0.2.1-192.0.2.2/require
+             ah/transport//require;",
+            esp("", CBC),
+            "07".repeat(20)
+        );
+        let why = told(&text, true, false).unwrap_or_default();
+        assert!(why.contains("one inside the other"), "{why}");
+    }
+}

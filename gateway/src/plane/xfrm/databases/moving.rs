@@ -1,0 +1,272 @@
+//! Associations that move between our own data plane and the kernel while packets flow: each number is sealed and
+//! opened by one of the two.
+//!
+//! ```text
+//!   to the kernel    add_from: ours up to a number, the kernel's behind it ──► set_edge ──► begin_counting
+//!   to our own       end_sending, end_opening: the kernel's last numbers and window ──► ours behind them
+//! ```
+
+use super::super::association;
+use super::super::last_states::{LastStates, replay_of};
+use super::super::zeroizing::ZeroizingMessage;
+use super::compare::sa_of;
+use super::counters::{self, DropsBefore, REASONS, drops_of};
+use super::errors::about_sa;
+use super::{KernelDatabases, is_carried};
+use ipsec::database::Snapshot;
+use ipsec::policy::{Action, Direction, Level, Policy};
+use ipsec::sa::{Sa, SaId, SavedCounters};
+use netlink_packet_xfrm::XfrmMessage;
+use netlink_packet_xfrm::monitor::NewAsyncEventMessage;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Numbers that packets in flight in the kernel may still take after an association was read, and before it is deleted.
+const MAX_NUMBERS_IN_FLIGHT: u64 = 16;
+
+impl KernelDatabases {
+    /// Finds what an earlier gateway has left; `local` are this host's addresses.
+    pub(crate) fn begin(&mut self, local: &[IpAddr]) -> io::Result<()> {
+        local.clone_into(&mut self.local);
+        self.look()
+    }
+
+    /// The associations of a snapshot that the kernel is to carry, and whether each is inbound.
+    pub(crate) fn to_carry(snapshot: &Snapshot, local: &[IpAddr]) -> Vec<(Arc<Sa>, bool)> {
+        let carried = snapshot.sas().filter(|sa| is_carried(sa));
+        carried
+            .map(|sa| (Arc::clone(sa), local.contains(&sa.config.id.destination)))
+            .collect()
+    }
+
+    /// Adds an association that goes on behind these numbers.
+    pub(crate) fn add_from(&mut self, sa: &Arc<Sa>, start: SavedCounters) -> io::Result<()> {
+        let is_inbound = self.local.contains(&sa.config.id.destination);
+        let message = counters::emit_from(&sa.config, &start, self.owner.mark(is_inbound));
+        let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
+        self.kernel
+            .create(&message)
+            .map_err(|refusal| about_sa(&sa.config, &refusal))?;
+        self.hold(sa, start, SavedCounters::default());
+        Ok(())
+    }
+
+    /// Puts policies of these directions. Optional ones let pass what our own data plane has opened as well.
+    pub(crate) fn put_policies(
+        &mut self,
+        snapshot: &Snapshot,
+        directions: &[Direction],
+        is_optional: bool,
+    ) -> io::Result<()> {
+        for direction in directions {
+            for (_, policy) in snapshot.policies(*direction) {
+                match is_optional {
+                    true => self.put_policy(&Arc::new(as_optional(policy)))?,
+                    false => self.put_policy(policy)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the policies of these directions.
+    pub(crate) fn remove_policies(&mut self, directions: &[Direction]) -> io::Result<()> {
+        let names = self.policies.keys();
+        let names: Vec<_> = names
+            .filter(|(_, direction)| directions.contains(direction))
+            .copied()
+            .collect();
+        names
+            .into_iter()
+            .try_for_each(|name| self.remove_policy(name))
+    }
+
+    /// From now on everything up to `edge` counts as seen as well, and all that the kernel has opened.
+    pub(crate) fn raise_edge(&mut self, sa: &Arc<Sa>, edge: u64) -> io::Result<()> {
+        let found = self.find(&sa.config.id)?;
+        let kernels = found.as_ref().and_then(sa_of);
+        let kernels = kernels.map_or(0, |(_, message)| counters::read(message).edge);
+        self.set_edge(sa, edge.max(kernels))
+    }
+
+    /// From now on the kernel opens what is above `edge`, and nothing else.
+    pub(crate) fn set_edge(&mut self, sa: &Arc<Sa>, edge: u64) -> io::Result<()> {
+        let start = SavedCounters {
+            edge,
+            ..SavedCounters::default()
+        };
+        let owner = self.owner.mark(true);
+        let whole = counters::emit_from(&sa.config, &start, owner);
+        let whole = ZeroizingMessage::new(XfrmMessage::AddSa(whole));
+        let Some((_, whole)) = sa_of(&whole) else {
+            return Ok(());
+        };
+        let mut message = NewAsyncEventMessage::default();
+        message.id.sa_id = association::named(&sa.config.id).user_sa_id;
+        message.id.saddr = whole.user_sa_info.saddr;
+        message.id.reqid = whole.user_sa_info.reqid;
+        message.nlas = replay_of(&whole.nlas).cloned().into_iter().collect();
+        let message = ZeroizingMessage::new(XfrmMessage::NewAsyncEvent(message));
+        self.kernel
+            .replace(&message)
+            .map_err(|refusal| about_sa(&sa.config, &refusal))
+    }
+
+    /// From now on the kernel alone carries: what our own data plane has counted is the beginning.
+    pub(crate) fn begin_counting(&mut self) -> io::Result<()> {
+        for answer in self.list_sas()? {
+            let Some((id, message)) = sa_of(&answer) else {
+                continue;
+            };
+            let Some(held) = self.sas.get_mut(&id) else {
+                continue;
+            };
+            held.before = held.sa.state.saved();
+            let counted = held.sa.state.drops();
+            let ours = |reason| counted.iter().find(|(known, _)| *known == reason);
+            held.drops = DropsBefore {
+                ours: REASONS.map(|reason| ours(reason).map_or(0, |(_, count)| *count)),
+                kernels: drops_of(message),
+            };
+        }
+        Ok(())
+    }
+
+    /// Ends the associations by which nothing arrives, and leaves their numbers to our own data plane.
+    pub(crate) fn end_sending(&mut self) -> io::Result<()> {
+        for id in self.ids(false) {
+            let Some(sa) = self.sa(&id).cloned() else {
+                continue;
+            };
+            self.remove_sa(&id)?;
+            let sent = sa.state.saved().sent;
+            if sent > 0 {
+                let behind = sent.saturating_add(MAX_NUMBERS_IN_FLIGHT);
+                let behind = behind.min(sa.config.last_number());
+                sa.state.raise(&sa.config, behind, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the associations by which packets arrive. What each has opened, up to the last packet, is what our own data
+    /// plane does not open again.
+    pub(crate) fn end_opening(&mut self) -> io::Result<()> {
+        let mut last = LastStates::listen()?;
+        for id in self.ids(true) {
+            let Some(held) = self.sas.get(&id) else {
+                continue;
+            };
+            let sa = Arc::clone(&held.sa);
+            self.delete(&sa.config)?;
+            for (ended, answer) in last.take() {
+                let message = sa_of(&answer).filter(|_| ended == id);
+                if let Some((_, message)) = message {
+                    self.observe(&id, message);
+                    let edge = counters::read(message).edge;
+                    let seen = replay_of(&message.nlas);
+                    let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
+                    sa.state.take_over_window(&sa.config, edge, is_seen);
+                }
+            }
+            self.sas.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Removes the associations that were added for a move, inbound or outbound ones. What the kernel has used of them
+    /// is used for ever.
+    pub(crate) fn withdraw(&mut self, is_inbound: bool) -> io::Result<()> {
+        for id in self.ids(is_inbound) {
+            let Some(held) = self.sas.get_mut(&id) else {
+                continue;
+            };
+            held.before = held.sa.state.saved();
+            let sa = Arc::clone(&held.sa);
+            self.remove_sa(&id)?;
+            sa.state.own_all_numbers();
+        }
+        Ok(())
+    }
+
+    fn ids(&self, is_inbound: bool) -> Vec<SaId> {
+        let held = self.sas.iter();
+        held.filter(|(_, held)| held.is_inbound == is_inbound)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+}
+
+/// The policy with templates that need not have been applied.
+fn as_optional(policy: &Policy) -> Policy {
+    let mut optional = policy.clone();
+    if let Action::Protect(templates) = &mut optional.action {
+        for template in templates {
+            template.level = Level::Use;
+        }
+    }
+    optional
+}
+
+/// Whether the kernel's window has a number marked, `edge` being the highest one.
+fn is_seen(window: &netlink_packet_xfrm::XfrmAttrs, edge: u64, number: u64) -> bool {
+    use netlink_packet_xfrm::XfrmAttrs;
+    let Some(behind) = edge.checked_sub(number) else {
+        return false;
+    };
+    match window {
+        XfrmAttrs::ReplayState(state) => behind >= 32 || state.bitmap >> behind & 1 == 1,
+        XfrmAttrs::ReplayStateEsn(state) => {
+            let size = u64::from(state.replay_window);
+            // The ring is continuous across 2^32 only where its size divides that.
+            let is_broken = edge >> 32 != number >> 32 && !size.is_power_of_two();
+            if behind >= size || is_broken || number == 0 {
+                return true;
+            }
+            let place = (u64::from(number as u32).wrapping_sub(1) % (1 << 32) % size) as usize;
+            let word = state.bmp.get(place / 32);
+            word.is_none_or(|word| word >> (place % 32) & 1 == 1)
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_xfrm::{Replay, ReplayEsn, XfrmAttrs};
+
+    #[test]
+    fn the_small_window_counts_from_its_highest_number_backwards() {
+        let window = XfrmAttrs::ReplayState(Replay {
+            oseq: 0,
+            seq: 100,
+            bitmap: 0b101,
+        });
+        let seen: Vec<_> = (97..=101).map(|n| is_seen(&window, 100, n)).collect();
+        assert_eq!(seen, [false, true, false, true, false]);
+        assert!(is_seen(&window, 100, 60), "older than the window");
+    }
+
+    #[test]
+    fn the_large_window_is_a_ring_by_number() {
+        let mut bmp = vec![0; 4];
+        for number in [200_u32, 197, 128] {
+            let place = (number - 1) % 128;
+            bmp[place as usize / 32] |= 1 << (place % 32);
+        }
+        let window = XfrmAttrs::ReplayStateEsn(ReplayEsn {
+            bmp_len: 4,
+            replay_window: 128,
+            seq: 200,
+            bmp,
+            ..ReplayEsn::default()
+        });
+        for number in 73..=201 {
+            let expected = [200, 197, 128].contains(&number);
+            assert_eq!(is_seen(&window, 200, number), expected, "{number}");
+        }
+        assert!(is_seen(&window, 200, 72), "older than the window");
+    }
+}

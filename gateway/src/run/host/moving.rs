@@ -1,0 +1,85 @@
+//! A running gateway moves from its own data plane to the kernel's IPsec, or back: the steps of both ways.
+//!
+//! ```text
+//!   plan: one plane ──► both, nothing led otherwise ──► out ──► in ──► the other plane alone
+//! ```
+//!
+//! The barriers drop the same all the time. While both planes carry, each sequence number belongs to one of them.
+
+mod to_kernel;
+mod to_user;
+
+use super::super::sockets;
+use super::Host;
+use super::crossing::{Crossing, MoveContext, text};
+use crate::memory;
+use crate::plane::{Mover, carry_out};
+use crate::routes::plan::Planes;
+use crate::run::icmp_validation;
+use crate::run::sockets::Sockets;
+use ipsec::database::Snapshot;
+use std::io;
+
+impl Host {
+    /// Moves to the kernel's IPsec, or from there to our own data plane. On an error the plane is the one that was.
+    pub(in crate::run) fn move_plane(
+        &mut self,
+        to_kernel: bool,
+        context: MoveContext<'_>,
+    ) -> Result<(), String> {
+        let before = self.carried_before;
+        let outcome = match to_kernel {
+            true => run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS),
+            false => run(to_user::ToUser::new(self, context)?, &to_user::STEPS),
+        };
+        self.crossing = None;
+        if outcome.is_err() {
+            self.carried_before = before;
+        }
+        outcome
+    }
+
+    /// The planes of the next plan, and whether its routes lead to the kernel's IPsec.
+    pub(super) fn planes(&self) -> (Planes, bool) {
+        match self.crossing {
+            Some(crossing) => (crossing.planes, crossing.leads_by_kernel),
+            None if self.is_by_kernel() => (Planes::Kernel, true),
+            None => (Planes::User, false),
+        }
+    }
+
+    /// Puts barriers and routes of a state between the planes.
+    fn cross(
+        &mut self,
+        snapshot: &Snapshot,
+        planes: Planes,
+        leads_by_kernel: bool,
+    ) -> io::Result<()> {
+        self.crossing = Some(Crossing {
+            planes,
+            leads_by_kernel,
+        });
+        let needs = sockets::needs(snapshot, &self.local);
+        // The plan holds selectors and addresses, no keys.
+        memory::without_keys(|| {
+            let plan = self.plan(snapshot, &needs);
+            self.installed.enforce(plan)
+        })
+    }
+
+    /// Sockets of which none is open yet.
+    fn fresh_sockets(&self, context: &MoveContext<'_>) -> Result<Sockets, String> {
+        let judge = icmp_validation::judge(&self.databases, &self.paths);
+        let site = self.installed.site();
+        let (options, outside) = (context.options, &self.outside);
+        let sockets = Sockets::new(site, options, outside, &self.paths, judge, &self.warn);
+        let mut sockets = sockets.map_err(text)?;
+        sockets.beside_ike = self.sockets.beside_ike;
+        Ok(sockets)
+    }
+}
+
+/// A mover of its own for each list.
+fn run<M: Mover>(mut mover: M, steps: &[M::Step]) -> Result<(), String> {
+    carry_out(&mut mover, steps)
+}

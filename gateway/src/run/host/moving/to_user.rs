@@ -1,0 +1,243 @@
+//! From the kernel's IPsec to our own data plane.
+//!
+//! ```text
+//!   new packets wait in the TUN device ──► the kernel's outbound associations end ──► ours go on behind their numbers
+//!   arriving packets wait in our sockets ─► the kernel's inbound associations end ──► ours open what these have not
+//! ```
+//!
+//! Our threads start when both are done.
+
+use super::super::Host;
+use super::super::crossing::{MoveContext, text};
+use super::super::kernel_plane::KernelPlane;
+use crate::plane::{KernelDatabases, Mover};
+use crate::routes::firewall::ring_bypass::Rings;
+use crate::routes::plan::Planes;
+use crate::run::devices::Devices;
+use crate::run::forward::Plaintext;
+use crate::run::sockets::{self, Sockets};
+use dataplane::Totals;
+use ipsec::policy::Direction;
+use std::fmt;
+use std::sync::Arc;
+
+const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Device,
+    Barriers,
+    Leaving,
+    Outbound,
+    Sockets,
+    Inbound,
+    Policies,
+    Start,
+    Closed,
+}
+
+pub(super) const STEPS: [Step; 9] = [
+    Step::Device,
+    Step::Barriers,
+    Step::Leaving,
+    Step::Outbound,
+    Step::Sockets,
+    Step::Inbound,
+    Step::Policies,
+    Step::Start,
+    Step::Closed,
+];
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Device => "the TUN device",
+            Self::Barriers => "the barriers of both planes",
+            Self::Leaving => "routes into the TUN device, and no `out` policies in the kernel",
+            Self::Outbound => "the end of the kernel's outbound associations",
+            Self::Sockets => "our own sockets",
+            Self::Inbound => "the end of the kernel's inbound associations",
+            Self::Policies => "the end of the kernel's policies",
+            Self::Start => "starting our own data plane",
+            Self::Closed => "the barriers of our own data plane alone",
+        })
+    }
+}
+
+/// The move.
+pub(super) struct ToUser<'a> {
+    host: &'a mut Host,
+    context: MoveContext<'a>,
+    /// The kernel's part, as long as the host counts as being on our own data plane.
+    kernel: Option<KernelPlane>,
+    /// Ours, as long as the host counts as being on the kernel's.
+    plaintext: Option<Plaintext>,
+    sockets: Option<Sockets>,
+    /// What the kernel has carried.
+    carried: Totals,
+}
+
+impl<'a> ToUser<'a> {
+    pub(super) fn new(host: &'a mut Host, context: MoveContext<'a>) -> Result<Self, String> {
+        Ok(Self {
+            host,
+            context,
+            kernel: None,
+            plaintext: None,
+            sockets: None,
+            carried: Totals::default(),
+        })
+    }
+
+    fn databases(&mut self) -> Result<&mut KernelDatabases, String> {
+        let kernel = self.host.kernel_plane.as_mut().or(self.kernel.as_mut());
+        let kernel = kernel.ok_or("not connected to the kernel's IPsec")?;
+        Ok(&mut kernel.databases)
+    }
+
+    fn device(&mut self) -> Result<(), String> {
+        let host = &mut *self.host;
+        let site = host.installed.site().clone();
+        let (options, netlink) = (self.context.options, host.installed.netlink());
+        let opened = Plaintext::open(&site, options, None, netlink, &host.warn);
+        self.plaintext = Some(opened.map_err(text)?);
+        host.devices = Devices::new(&site, !options.no_offloads, &host.warn);
+        if self.context.snapshot.in_and_fwd_differ() {
+            let (site, netlink) = host.installed.site_and_netlink();
+            let opened = host.devices.open_direction_devices(site, netlink);
+            opened.map_err(text)?;
+        }
+        Ok(())
+    }
+
+    /// From here on packets wait in the TUN device.
+    fn leaving(&mut self) -> Result<(), String> {
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let both = Planes::Both { kernel_opens: true };
+        self.host.cross(&snapshot, both, false).map_err(text)?;
+        let databases = self.databases()?;
+        databases.remove_policies(&[Direction::Out]).map_err(text)
+    }
+
+    /// From here on our sockets hold a copy of each packet that the kernel opens.
+    fn open_sockets(&mut self) -> Result<(), String> {
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let mut sockets = self.host.fresh_sockets(&self.context)?;
+        sockets.share_udp(&self.host.sockets).map_err(text)?;
+        self.host.sockets.give_esp(false).map_err(text)?;
+        let needs = sockets::needs(&snapshot, &self.host.local);
+        sockets.bind(&needs).map_err(text)?;
+        let host = &mut *self.host;
+        self.sockets = Some(std::mem::replace(&mut host.sockets, sockets));
+        host.put_rings(&snapshot).map_err(text)
+    }
+
+    fn inbound(&mut self) -> Result<(), String> {
+        let before = self.host.totals().inbound;
+        self.databases()?.end_opening().map_err(text)?;
+        // What has come since for associations that had ended waits in our sockets: the kernel's drop is none.
+        let mut carried = self.host.totals();
+        let inbound = &mut carried.inbound;
+        inbound.drops = before.drops;
+        inbound.arrived = inbound.packets + inbound.drops.iter().sum::<u64>();
+        self.carried = carried;
+        Ok(())
+    }
+
+    /// The threads begin with what waits.
+    fn start(&mut self) -> Result<(), String> {
+        let plaintext = self.plaintext.take().ok_or("there is no TUN device")?;
+        let host = &mut *self.host;
+        self.kernel = host.kernel_plane.take();
+        host.carried_before = self.carried;
+        host.plaintext = plaintext;
+        let databases = host.databases.get().cloned();
+        let databases = databases.ok_or("there are no databases")?;
+        let hook = Arc::clone(&self.context.hook);
+        host.start(databases, hook).map_err(text)
+    }
+
+    fn unstart(&mut self) {
+        let host = &mut *self.host;
+        host.engine = None;
+        if let Some(kernel) = self.kernel.take() {
+            host.kernel_plane = Some(kernel);
+        }
+        self.plaintext = Some(std::mem::replace(&mut host.plaintext, Plaintext::Kernel));
+    }
+
+    fn put_back_associations(&mut self) -> Result<(), String> {
+        let (snapshot, local) = (Arc::clone(&self.context.snapshot), self.host.local.clone());
+        for sa in snapshot.sas() {
+            sa.state.own_all_numbers();
+        }
+        self.databases()?.put(&snapshot, &local).map_err(text)
+    }
+}
+
+impl Mover for ToUser<'_> {
+    type Step = Step;
+
+    fn take(&mut self, step: Step) -> Result<(), String> {
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let both = Planes::Both { kernel_opens: true };
+        match step {
+            Step::Device => self.device(),
+            Step::Barriers => self.host.cross(&snapshot, both, true).map_err(text),
+            Step::Leaving => self.leaving(),
+            Step::Outbound => self.databases()?.end_sending().map_err(text),
+            Step::Sockets => self.open_sockets(),
+            Step::Inbound => self.inbound(),
+            Step::Policies => self.databases()?.remove_policies(&ARRIVING).map_err(text),
+            Step::Start => self.start(),
+            Step::Closed => {
+                let planes = Planes::User;
+                self.host.cross(&snapshot, planes, false).map_err(text)
+            }
+        }
+    }
+
+    fn undo(&mut self, step: Step) -> Result<(), String> {
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let both = Planes::Both { kernel_opens: true };
+        match step {
+            Step::Device => {
+                self.plaintext = None;
+                Ok(())
+            }
+            Step::Barriers => {
+                let planes = Planes::Kernel;
+                self.host.cross(&snapshot, planes, true).map_err(text)
+            }
+            Step::Leaving => {
+                let databases = self.databases()?;
+                databases
+                    .put_policies(&snapshot, &[Direction::Out], false)
+                    .map_err(text)?;
+                self.host.cross(&snapshot, both, true).map_err(text)
+            }
+            Step::Outbound | Step::Inbound => self.put_back_associations(),
+            Step::Sockets => {
+                let none = Rings::default();
+                if let Some(sockets) = self.sockets.take() {
+                    self.host.sockets = sockets;
+                }
+                self.host.sockets.give_esp(true).map_err(text)?;
+                let installed = &mut self.host.installed;
+                installed.install_ring_bypass(&none).map_err(text)
+            }
+            Step::Policies => {
+                let databases = self.databases()?;
+                databases
+                    .put_policies(&snapshot, &ARRIVING, false)
+                    .map_err(text)
+            }
+            Step::Start => {
+                self.unstart();
+                Ok(())
+            }
+            Step::Closed => self.host.cross(&snapshot, both, false).map_err(text),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! UDP sockets that stay bound while a gateway moves to the other plane: the port, and what waits in the socket, go on.
+
+use super::Sockets;
+use super::to_kernel::{hand_esp_to_kernel, take_esp_from_kernel};
+use crate::handover::Need;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+
+impl Sockets {
+    /// Takes over the UDP sockets of the same gateway's other plane, which keeps them too.
+    pub(in crate::run) fn share_udp(&mut self, other: &Self) -> io::Result<()> {
+        self.is_beside_its_own = true;
+        let held = other.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for (need, socket) in held.iter() {
+            if matches!(need, Need::Udp { .. }) {
+                self.inherited.insert(*need, socket.try_clone()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on ESP in UDP is read from these sockets, or is the kernel's.
+    pub(in crate::run) fn give_esp(&self, to_kernel: bool) -> io::Result<()> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for (need, socket) in held.iter() {
+            let Need::Udp { v6, port } = *need else {
+                continue;
+            };
+            match to_kernel {
+                true => hand_esp_to_kernel(socket, port, v6).map_err(io::Error::other)?,
+                false => {
+                    let stats = self.bound.get(need).and_then(Option::as_ref);
+                    let coalesces = stats.is_some_and(|stats| stats.coalesces());
+                    take_esp_from_kernel(socket, coalesces)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something waits in a UDP socket.
+    pub(in crate::run) fn has_waiting(&self) -> io::Result<bool> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let udp = held
+            .iter()
+            .filter(|(need, _)| matches!(need, Need::Udp { .. }));
+        let watched =
+            udp.map(|(_, socket)| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
+        let mut watched: Vec<_> = watched.collect();
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        Ok(poll(&mut watched, Some(&none))? > 0)
+    }
+}

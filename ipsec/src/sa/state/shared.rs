@@ -1,0 +1,137 @@
+//! An association that two engines carry for a moment, each with numbers of its own: while a gateway moves from its own
+//! data plane to the kernel's IPsec, or back.
+//!
+//! ```text
+//!   numbers sent         used ──────► sent      limit  │ the other engine's
+//!   numbers received     seen ──────► edge      limit  │ the other engine's
+//! ```
+
+use super::SaState;
+use super::counters::Share;
+use crate::sa::SaConfig;
+use crate::sa::replay::ReplayWindow;
+
+impl SaState {
+    /// From now on this engine sends no number above the last one that it has used and `more`; returns that limit.
+    pub fn share_sending(&self, config: &SaConfig, more: u64) -> u64 {
+        let mut counters = self.counters();
+        let limit = counters.sent.saturating_add(more);
+        counters.share.send_up_to = limit.min(config.last_number());
+        counters.share.send_up_to
+    }
+
+    /// From now on this engine opens no number above the highest one that it has opened and `more`; returns that limit.
+    pub fn share_opening(&self, config: &SaConfig, more: u64) -> u64 {
+        let mut counters = self.counters();
+        let limit = counters.window.top().saturating_add(more);
+        counters.share.open_up_to = limit.min(config.last_number());
+        counters.share.open_up_to
+    }
+
+    /// From now on every number is this engine's.
+    pub fn own_all_numbers(&self) {
+        self.counters().share = Share::EVERYTHING;
+    }
+
+    /// The other engine has ended. It has opened what `is_seen` says, `last` being the highest: copies of these packets
+    /// that still arrive are none that were replayed. Every number is this engine's from now on.
+    pub fn take_over_window(&self, config: &SaConfig, last: u64, is_seen: impl Fn(u64) -> bool) {
+        let mut counters = self.counters();
+        counters.share = Share {
+            opened_elsewhere: last,
+            ..Share::EVERYTHING
+        };
+        let before = counters.window.top();
+        if last >= before {
+            counters.window = ReplayWindow::with_seen(last, config.replay_window, is_seen);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dropped;
+    use crate::algorithm::{Encryption, Integrity};
+    use crate::sa::{Protocol, SaId, SequenceNumber, Spi};
+    use crate::suite::{Secret, Suite};
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn state() -> (SaConfig, SaState) {
+        let encryption = Encryption::named("aes-cbc").unwrap();
+        let integrity = Integrity::named("hmac-sha1").unwrap();
+        let suite = Suite::new(
+            Some((encryption, Secret::new(vec![1; 16]))),
+            Some((integrity, Secret::new(vec![2; 20]))),
+            None,
+        );
+        let id = SaId {
+            destination: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            protocol: Protocol::Esp,
+            spi: Spi::new(256).unwrap(),
+        };
+        let config = SaConfig {
+            replay_window: 64,
+            ..SaConfig::new(id, IpAddr::V4(Ipv4Addr::LOCALHOST), suite.unwrap())
+        };
+        let state = SaState::new(&config, 0, 0);
+        (config, state)
+    }
+
+    #[test]
+    fn no_number_is_sent_beyond_the_share_and_none_is_missing_afterwards() {
+        let (config, state) = state();
+        state.reserve(&config, 10, 1, 1).unwrap();
+        assert_eq!(state.share_sending(&config, 5), 15);
+        assert_eq!(
+            state.reserve(&config, 44, 1, 1),
+            Ok((SequenceNumber(11), 5))
+        );
+        assert_eq!(state.reserve(&config, 1, 1, 1), Err(Dropped::OtherPlane));
+        state.own_all_numbers();
+        assert_eq!(state.reserve(&config, 1, 1, 1), Ok((SequenceNumber(16), 1)));
+    }
+
+    #[test]
+    fn reserved_numbers_do_not_lift_the_share() {
+        let (config, state) = state();
+        state.allow_up_to(3);
+        state.share_sending(&config, 7);
+        assert_eq!(state.reserve(&config, 44, 1, 1), Ok((SequenceNumber(1), 3)));
+        assert_eq!(state.reserve(&config, 44, 1, 1), Ok((SequenceNumber(4), 4)));
+        assert_eq!(state.reserve(&config, 44, 1, 1), Err(Dropped::OtherPlane));
+    }
+
+    #[test]
+    fn each_number_is_opened_by_one_engine_alone() {
+        let (config, state) = state();
+        state.admit(&config, SequenceNumber(7), 1, 1).unwrap();
+        assert_eq!(state.share_opening(&config, 2), 9);
+        let begun = state.precheck(&config, 9).unwrap();
+        assert_eq!(state.precheck(&config, 10), Err(Dropped::OtherPlane));
+        assert_eq!(state.share_opening(&config, 0), 7);
+        let late = state.admit(&config, begun, 1, 1);
+        assert_eq!(late, Err(Dropped::OtherPlane), "prechecked before");
+        assert_eq!(state.precheck(&config, 7), Err(Dropped::Replayed));
+        assert!(state.precheck(&config, 6).is_ok(), "late, and not seen");
+    }
+
+    #[test]
+    fn copies_of_what_the_other_engine_has_opened_are_no_replays() {
+        let (config, state) = state();
+        state.take_over_window(&config, 100, |number| number != 98);
+        for (number, outcome) in [
+            (100, false),
+            (99, false),
+            (98, true),
+            (101, true),
+            (1, false),
+        ] {
+            let checked = state.precheck(&config, number);
+            assert_eq!(checked.is_ok(), outcome, "{number}");
+            assert!(outcome || checked == Err(Dropped::OtherPlane), "{number}");
+        }
+        state.own_all_numbers();
+        assert_eq!(state.precheck(&config, 100), Err(Dropped::Replayed));
+    }
+}

@@ -1,0 +1,188 @@
+"""`esplanade plane move`: a gateway under traffic goes to the kernel's plane and back, over and over."""
+
+import json
+import threading
+import time
+
+from layers import CBC
+from live_change import Stream
+from network.expect import expect
+from network.sites import AES_GCM, setkey_text
+from network.timeout import slowed
+from network.wire import ESP, UDP
+from planes import (STAND_IN, PlaneSites, canaries, carried, no_faults, says_its_plane, secret, seen_without_a_tunnel,
+                    states, words)
+from policies import Events
+from refusing import spread, with_option
+from restart import IIV
+
+PACE = slowed(0.004)
+MOVES = 10
+IPV4 = (4,)
+
+
+def keyed(name, suite=CBC, more="", inner=(4, 6), udp=False):
+    return setkey_text(name, udp=udp, suite=suite, inner=inner).replace("-r 1024", f"-r 1024 {more}")
+
+
+def move(gateway, to, *more):
+    if STAND_IN:
+        return
+    told = json.loads(gateway.ask("plane", "move", "--to", to, "--json", *more))
+    expect((told["plane"], told["moved"]) == (to, True), f"{told}")
+    says_its_plane(gateway, to)
+
+
+class Transfers:
+    """TCP, there and back, one after the other until it ends."""
+
+    def __init__(self, pair):
+        self.pair, self.stopped, self.count, self.trouble = pair, False, 0, []
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        while not self.stopped:
+            trouble = self.pair.transfer()
+            self.count += 1
+            self.trouble += [trouble] if trouble else []
+
+    def finish(self):
+        self.stopped = True
+        self.thread.join()
+        expect(not self.trouble, f"TCP: {self.trouble}")
+        return self.count
+
+
+def counted(gateway):
+    """Packets of each association, by its SPI."""
+    return {sa["spi"]: sa["packets"] for sa in gateway.status()["associations"]}
+
+
+def moved_under_traffic(other, families=(4, 6), suite=CBC, more=(), udp=False):
+    """Ten moves of one gateway, beside one that stays."""
+    def test():
+        with PlaneSites("mv", left="user", right=other) as sites:
+            pairs = sites.pairs(families)
+            wire = seen_without_a_tunnel(sites, pairs)
+            left, _ = (sites.start(name, keyed(name, suite, udp=udp)) for name in ("left", "right"))
+            carried(sites, pairs, wire, (UDP,) if udp else (ESP,))
+            events = Events(left)
+            wire.clear()
+            streams = [Stream(sites, family, back, pace=PACE) for family in families[:1] for back in (False, True)]
+            transfers = Transfers(pairs[-1])
+            before = counted(left)
+            for turn in range(MOVES):
+                move(left, ("kernel", "user")[turn % 2], *more)
+                time.sleep(slowed(0.3))
+                after = counted(left)
+                expect(all(after[spi] > count for spi, count in before.items()),
+                       f"counters after move {turn + 1}: {before}, then {after}")
+                before = after
+            sent, lost, reordered = (sum(column) for column in zip(*(stream.finish() for stream in streams)))
+            done = transfers.finish()
+            doubled = sum(stream.duplicated() for stream in streams)
+            secret(wire.settle())
+            expect((lost, doubled, reordered) == (0, 0, 0),
+                   f"of {sent} lost {lost}, twice {doubled}, reordered {reordered}\n{words(sites)}")
+            no_faults(sites)
+            if not STAND_IN:
+                told = [event for event in events.all() if event["event"] == "plane-moved"]
+                expect(len(told) == MOVES and told[0]["to"] == "kernel" and told[0]["associations"] == 2, f"{told}")
+            carried(sites, pairs, wire, (UDP,) if udp else (ESP,))
+            return f"{MOVES} moves, {sent} datagrams, lost 0, twice 0, reordered 0, {done} TCP transfers"
+    return test
+
+
+def the_kernel_has_it():
+    """After a move the kernel carries: its own counters rise, and there is no TUN device; after the next neither."""
+    if STAND_IN:
+        return
+    with PlaneSites("mv", left="user", right="user") as sites:
+        left, _ = (sites.start(name, keyed(name)) for name in ("left", "right"))
+        expect(sites.ping() == 3, f"no ping at first: {words(sites)}")
+        move(left, "kernel")
+        expect(sites.ping() == 3, f"no ping on the kernel's plane: {words(sites)}")
+        told = states(sites.left)
+        expect(len(told) == 2 and all(state["packets"] >= 3 for state in told), f"{told}")
+        expect(sites.left.attempt("ip link show esp0")[0] != 0, "there is still an esp0")
+        policies = sites.left.sh("ip xfrm policy")
+        expect("level use" not in policies, f"policies that need not be applied:\n{policies}")
+        move(left, "user")
+        expect(sites.ping() == 3, f"no ping on our own data plane: {words(sites)}")
+        left_behind = sites.left.sh("ip xfrm state; ip xfrm policy | grep index.*0xe6 || true")
+        expect(not left_behind.strip(), f"left in the kernel:\n{left_behind}")
+        expect(json.loads(left.ask("plane", "--json"))["plane"] == "user", "`plane` does not say user")
+        wire = sites.listen(sites.wire, "left")
+        carried(sites, sites.pairs(), wire, (ESP,))
+        left.ask("down")
+        left.process.wait()
+        rest = sites.left.sh("ip xfrm state; ip xfrm policy; nft list ruleset; ip rule show protocol 229")
+        expect(not rest.strip(), f"`down` left:\n{rest}")
+
+
+REFUSED = {
+    "a window above 4096": (lambda: keyed("left").replace("-r 1024", "-r 8192"), (), "4096"),
+    "-o aggfrag": (lambda: keyed("left", more="-o aggfrag"), (), "aggfrag"),
+    "-o dummy": (lambda: keyed("left", more="-o dummy=5"), (), "dummy"),
+    "-o spread": (lambda: spread().replace("esp-udp", "esp").replace(AES_GCM.format(1), CBC)
+                  .replace(AES_GCM.format(2), CBC), (), "spread"),
+    "AES-GCM without --same-keys": (lambda: keyed("left", AES_GCM), (), "--same-keys"),
+    "an implicit IV whatever is said": (lambda: keyed("left", IIV, "-o key=fresh"), ("--same-keys",), "iiv"),
+    "a device of its own": (lambda: with_option("-o interface=vpn0"), ("--same-keys",), "vpn0"),
+}
+
+
+def refused():
+    """By name, and nothing has changed."""
+    if STAND_IN:
+        return None
+    everything = "ip xfrm state; ip xfrm policy; ip rule; ip route show table all; nft list ruleset | grep -v counter"
+    with PlaneSites("mv", left="user", right="user") as sites:
+        for name, (text, options, word) in REFUSED.items():
+            left = sites.start("left", text())
+            before = sites.left.sh(everything)
+            status, output = left.attempt("plane", "move", "--to", "kernel", *options)
+            expect(status not in (0, 101) and word in output.lower() and "nothing was changed" in output,
+                   f"{name}: exit status {status}, {output}")
+            after = sites.left.sh(everything)
+            expect(before == after, f"{name}: before\n{before}\nafter\n{after}")
+            expect(left.status()["plane"] == "user", f"{name}: another plane")
+            left.ask("down")
+            left.process.wait()
+        return f"{len(REFUSED)} gateways"
+
+
+def killed_on_the_other_plane():
+    """Killed after a move, started again with its own options: nothing in clear, and it carries."""
+    if STAND_IN:
+        return
+    with PlaneSites("mv", left="user", right="user") as sites:
+        pairs = sites.pairs(IPV4)
+        wire = seen_without_a_tunnel(sites, pairs)
+        left, _ = (sites.start(name, keyed(name, inner=IPV4)) for name in ("left", "right"))
+        move(left, "kernel")
+        carried(sites, pairs, wire, (ESP,))
+        left.process.kill()
+        left.process.wait()
+        wire.clear()
+        pairs[0].pings()
+        frames = wire.settle()
+        expect(not canaries(frames), "in clear after it was killed")
+        secret(frames)
+        left.start().ready()
+        carried(sites, pairs, wire, (ESP,))
+
+
+CASES = {
+    "moved ten times under traffic, beside user": moved_under_traffic("user"),
+    "moved ten times under traffic, ESP in UDP, beside user": moved_under_traffic("user", udp=True),
+    "a move leaves nothing behind on the plane that it leaves": the_kernel_has_it,
+    "a move that the kernel cannot carry is refused by name": refused,
+}
+LONG = {
+    "moved ten times under traffic, beside kernel": moved_under_traffic("kernel"),
+    "moved ten times under traffic with --same-keys, beside user":
+        moved_under_traffic("user", suite=AES_GCM, more=("--same-keys",)),
+    "killed after a move and started again": killed_on_the_other_plane,
+}
