@@ -87,7 +87,8 @@ def at_rest(sites, gateways):
 
 
 def policies_reloaded():
-    """A policy more, then one less: traffic that it names is closed, then open, then in clear again as it was."""
+    """Policies more, `out`, `in` and the `fwd` beside it, then less: traffic that they name is protected, then in clear
+    again as it was."""
     with PlaneSites("cg") as sites:
         wire = sites.listen(sites.wire, "left")
         four = [setkey_text(name, inner=(4,)) for name in ("left", "right")]
@@ -95,7 +96,7 @@ def policies_reloaded():
         expect(sites.ping(4) == 3 and sites.ping(6) == 3, f"the control failed: {words(sites)}")
         for gateway, name in zip(gateways, ("left", "right")):
             told = by_signal(gateway, setkey_text(name))
-            expect("2 policies changed" in told, told)
+            expect("3 policies changed" in told, told)
         carried(sites, sites.pairs(), wire)
         stream = Stream(sites, pace=PACE)
         for gateway, text in zip(gateways, four):
