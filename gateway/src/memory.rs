@@ -72,15 +72,6 @@ pub(crate) fn wipe_stack() {
     unsafe { wipe(room.as_mut_ptr().cast(), ZEROED_STACK_BYTES) };
 }
 
-/// Gives pages of the system's heap back in which nothing lies. What was freed there is zeroed already.
-pub(crate) fn give_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it changes free memory alone.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 // SAFETY: memory comes from the system's allocator or from `locked`, both of which fulfil the contract, and is returned
 // to the one that it came from, which its address identifies.
 unsafe impl GlobalAlloc for Heap {

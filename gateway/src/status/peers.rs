@@ -109,7 +109,8 @@ pub(crate) struct ChildStatus {
 }
 
 /// Every peer, for people.
-pub(super) fn table(text: &mut String, peers: impl Iterator<Item = PeerStatus>) {
+pub(super) fn table(peers: impl Iterator<Item = PeerStatus>) -> String {
+    let mut text = String::new();
     for peer in peers {
         let _ = write!(text, "peer {} · {}", peer.name, peer.state.to_uppercase());
         if let Some(device) = &peer.device {
@@ -123,16 +124,17 @@ pub(super) fn table(text: &mut String, peers: impl Iterator<Item = PeerStatus>) 
         }
         text.push('\n');
         for ike in &peer.ike {
-            ike_sa(text, ike);
+            ike_sa(&mut text, ike);
         }
         for child in &peer.children {
-            child_sa(text, child);
+            child_sa(&mut text, child);
         }
-        hook_lines(text, peer.hooks.as_ref());
+        hook_lines(&mut text, peer.hooks.as_ref());
         if peer.children.is_empty() {
-            *text += "  networks closed: no child SA\n";
+            text += "  networks closed: no child SA\n";
         }
     }
+    text
 }
 
 fn hook_lines(text: &mut String, hooks: Option<&HookStatus>) {
@@ -214,12 +216,6 @@ fn rekey(seconds: Option<u64>) -> String {
 mod tests {
     use super::*;
 
-    fn told(peer: PeerStatus) -> String {
-        let mut text = String::new();
-        table(&mut text, [peer].into_iter());
-        text
-    }
-
     #[test]
     fn a_peer_that_is_down_is_shown_with_its_reason_and_its_networks_as_closed() {
         let peer = PeerStatus {
@@ -237,7 +233,7 @@ mod tests {
             ..PeerStatus::default()
         };
         assert_eq!(
-            told(peer),
+            table([peer].into_iter()),
             "peer office · DOWN · the peer answered AUTHENTICATION_FAILED · next attempt in 1 min 10 s\n  \
              hook on_down /bin/x: exit status 3 after 0.01 s: no route · FAILED\n  networks closed: no child SA\n"
         );
@@ -278,7 +274,7 @@ mod tests {
             }],
             ..PeerStatus::default()
         };
-        let text = told(peer);
+        let text = table([peer].into_iter());
         for part in [
             "peer office · UP\n  IKE SA 0011223344556677_i 8899aabbccddeeff_r · initiator · 192.0.2.1:4500 → \
              198.51.100.7:4500 · NAT on this side\n",

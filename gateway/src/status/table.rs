@@ -8,26 +8,14 @@ use super::{
 };
 use std::fmt::Write as _;
 
-/// About as many bytes are written of a peer that is up, and of an association or a policy.
-const BYTES_OF_PEER: usize = 512;
-const BYTES_OF_LINE: usize = 128;
-
 /// What a status can have thousands of: each is made when its lines are written, so that they never exist all at once.
 pub(crate) struct Parts<'a> {
-    /// How many peers of IKE there are, and each.
-    pub peers: (usize, &'a mut dyn Iterator<Item = PeerStatus>),
+    /// The peers of IKE.
+    pub peers: &'a mut dyn Iterator<Item = PeerStatus>,
     /// How many associations there are, and each.
     pub associations: (usize, &'a mut dyn Iterator<Item = SaStatus>),
     /// The same of policies.
     pub policies: (usize, &'a mut dyn Iterator<Item = PolicyStatus>),
-}
-
-impl Parts<'_> {
-    /// About as many bytes are written of them: text that grows is copied again and again.
-    fn bytes(&self) -> usize {
-        let lines = self.associations.0 + self.policies.0;
-        self.peers.0 * BYTES_OF_PEER + lines * BYTES_OF_LINE
-    }
 }
 
 impl Status {
@@ -35,7 +23,7 @@ impl Status {
     pub(crate) fn table(&self) -> String {
         let (associations, policies) = (&self.associations, &self.policies);
         self.table_with(Parts {
-            peers: (self.peers.len(), &mut self.peers.iter().cloned()),
+            peers: &mut self.peers.iter().cloned(),
             associations: (associations.len(), &mut associations.iter().cloned()),
             policies: (policies.len(), &mut policies.iter().cloned()),
         })
@@ -110,8 +98,7 @@ fn status(status: &Status, parts: Parts<'_>) -> String {
         status.dropped,
         status.clear_dropped
     );
-    text.reserve(parts.bytes());
-    peers::table(&mut text, parts.peers.1);
+    text += &peers::table(parts.peers);
     text += &status.ike.as_ref().map_or_else(String::new, key_exchange);
     for interface in &status.interfaces {
         let state = if interface.leads_out {

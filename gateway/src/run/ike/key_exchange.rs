@@ -2,17 +2,15 @@
 
 use super::hooks::Hooks;
 use super::key_log::KeyLog;
-use super::loose::Loose;
 use super::peers::Peers;
 use super::reports::Reports;
 use super::rest::Rest;
 use super::settings::{configuration, secrets};
-use super::waiting::Waiting;
 use crate::config::ConfiguredPeer;
+use crate::control::ClientId;
 use crate::failure::Failure;
 use crate::ike::message::{FromIke, ToIke};
 use crate::ike::{Inbox, Link, Processes, StartError};
-use crate::memory;
 use crate::status::IkeStatus;
 use dataplane::io::Family;
 use dataplane::io::udp::FirstSocket;
@@ -36,9 +34,6 @@ const ORPHAN_TIMEOUT: Duration = MOVE_TIMEOUT.saturating_add(DRAIN_TIMEOUT);
 
 /// Messages of the ike process that may wait here for their turn; more wait with it.
 const MAX_UNHANDLED_MESSAGES: usize = 16_384;
-
-/// If no more messages wait, an answer keeps its place behind them, so that it agrees with what they changed.
-const MAX_MESSAGES_BEFORE_ANSWER: usize = 64;
 
 /// How often the plane is asked for the first packet of a pair that waits for it.
 const FIRST_PACKET_INTERVAL: Duration = Duration::from_millis(20);
@@ -67,8 +62,6 @@ pub(crate) struct KeyExchange {
     pub(crate) reports: Reports,
     /// During it messages wait.
     rest: Rest,
-    /// Memory that its changes have left free.
-    loose: Loose,
     /// Where keys are written for Wireshark, if that was asked for.
     pub(crate) key_log: Option<KeyLog>,
     /// The hooks of peers.
@@ -81,6 +74,41 @@ pub(crate) struct KeyExchange {
     starts: u64,
     trouble: Option<String>,
     token: u64,
+}
+
+/// A client that waits.
+pub(crate) struct Waiting {
+    /// Which.
+    pub(crate) client: ClientId,
+    /// For what.
+    pub(crate) wanted: AwaitedOutcome,
+    /// Until when.
+    pub(crate) deadline: Instant,
+}
+
+/// What a client waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AwaitedOutcome {
+    /// The status, with the report of this token.
+    Status {
+        /// The token.
+        token: u64,
+        /// For people, and not as data.
+        as_table: bool,
+    },
+    /// The story of this token.
+    Why(u64),
+    /// That this peer is up.
+    Up(String),
+    /// That it is down.
+    Down(String),
+    /// That its child SAs, or its IKE SA, are rekeyed.
+    Rekey {
+        /// The peer.
+        name: String,
+        /// The IKE SA.
+        ike: bool,
+    },
 }
 
 impl KeyExchange {
@@ -103,7 +131,6 @@ impl KeyExchange {
             ended: None,
             reports: Reports::default(),
             rest: Rest::default(),
-            loose: Loose::default(),
             key_log,
             hooks,
             processes,
@@ -156,10 +183,8 @@ impl KeyExchange {
 
     /// Lets messages wait after a change, unless more are there than one change does.
     pub(crate) fn rest_after(&mut self, took: Duration) {
-        let now = Instant::now();
-        self.loose.note(now);
         if self.inbox.is_empty() {
-            self.rest = Rest::after(took, now);
+            self.rest = Rest::after(took, Instant::now());
         }
     }
 
@@ -191,22 +216,10 @@ impl KeyExchange {
         {
             return Err(why);
         }
-        let overtakes = self.inbox.len() > MAX_MESSAGES_BEFORE_ANSWER && self.awaits_answer();
-        let is_near = self.reports.near_until(Instant::now()).is_some();
-        Ok(match self.rests() || overtakes && is_near {
+        Ok(match self.rests() {
             true => self.inbox.take_urgent(),
             false => self.inbox.take_turn(),
         })
-    }
-
-    /// Gives memory back that changes have left free, when it is time.
-    pub(crate) fn give_back_memory(&mut self) {
-        let began = Instant::now();
-        if self.loose.take_due(began) {
-            memory::give_back();
-            let now = Instant::now();
-            self.loose.took(now - began, now);
-        }
     }
 
     fn inbox_has_room(&self) -> bool {
@@ -215,7 +228,13 @@ impl KeyExchange {
 
     /// Whether a client waits for what the ike process knows.
     fn awaits_answer(&self) -> bool {
-        self.waiting.iter().any(Waiting::is_for_ike)
+        let is_question = |waiting: &Waiting| {
+            matches!(
+                waiting.wanted,
+                AwaitedOutcome::Status { .. } | AwaitedOutcome::Why(_)
+            )
+        };
+        self.waiting.iter().any(is_question)
     }
 
     /// Starts them with the configuration in force.
@@ -298,17 +317,13 @@ impl KeyExchange {
         let waiting = self.waiting.iter().map(|waiting| waiting.deadline);
         let leaving = self.leaving.iter().chain(&self.moving);
         let leaving = leaving.map(|(at, _)| *at);
-        let near = self.reports.near_until(Instant::now());
-        let near = near.filter(|_| self.awaits_answer());
-        let has_more =
-            !self.rests() && near.is_none() && (!self.inbox.is_empty() || self.ended.is_some());
+        let has_more = !self.rests() && (!self.inbox.is_empty() || self.ended.is_some());
         let all = waiting
             .chain(leaving)
             .chain(self.restart_at)
             .chain(has_more.then(Instant::now))
             .chain(self.rest.end(Instant::now()))
-            .chain(first_packet)
-            .chain(near);
+            .chain(first_packet);
         all.min()
     }
 

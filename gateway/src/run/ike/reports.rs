@@ -8,11 +8,6 @@ use std::time::{Duration, Instant};
 /// What nobody has asked for during this time is forgotten.
 const KEPT_TIME: Duration = Duration::from_secs(30);
 
-/// How long after the question changes wait for the answer, if many of them wait; and how much later than that question
-/// another one has them wait again, so that they go on whoever asks how often.
-const NEAR_TIME: Duration = Duration::from_millis(10);
-const MIN_TIME_BETWEEN_WAITS: Duration = Duration::from_millis(50);
-
 /// The last report of each peer.
 #[derive(Default)]
 pub(crate) struct Reports {
@@ -20,8 +15,6 @@ pub(crate) struct Reports {
     /// Whether nothing is missing, so that changes suffice.
     is_whole: bool,
     asked_at: Option<Instant>,
-    /// The question for whose answer changes wait.
-    waits_from: Option<Instant>,
 }
 
 /// A report, and when it came.
@@ -42,17 +35,7 @@ impl Reports {
     /// Notes that a report is asked for: whether it has to be of all peers.
     pub(crate) fn ask(&mut self, now: Instant) -> bool {
         self.asked_at = Some(now);
-        let is_later = |from: Instant| now >= from + MIN_TIME_BETWEEN_WAITS;
-        if self.waits_from.is_none_or(is_later) {
-            self.waits_from = Some(now);
-        }
         !self.is_whole
-    }
-
-    /// Until when changes wait for the answer, unless that is over.
-    pub(crate) fn near_until(&self, now: Instant) -> Option<Instant> {
-        let until = self.waits_from.map(|from| from + NEAR_TIME);
-        until.filter(|until| now < *until)
     }
 
     /// Takes a report over.
@@ -121,19 +104,6 @@ mod tests {
         assert_eq!(state("b"), Some(PeerState::Up));
         reports.take(true, vec![report("a", down("taken down"))], now);
         assert!(reports.get("b").is_none(), "it is no peer any more");
-    }
-
-    #[test]
-    fn changes_wait_for_an_answer_and_go_on_however_often_one_is_asked_for() {
-        let (begin, ms) = (Instant::now(), Duration::from_millis);
-        let mut reports = Reports::default();
-        assert_eq!(reports.near_until(begin), None);
-        reports.ask(begin);
-        assert_eq!(reports.near_until(begin), Some(begin + ms(10)));
-        reports.ask(begin + ms(9));
-        assert_eq!(reports.near_until(begin + ms(10)), None);
-        reports.ask(begin + ms(50));
-        assert_eq!(reports.near_until(begin + ms(50)), Some(begin + ms(60)));
     }
 
     #[test]

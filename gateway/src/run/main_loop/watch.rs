@@ -76,7 +76,6 @@ impl Gateway {
         self.check_paths();
         if let Some(ike) = &mut self.ike {
             ike.reports.forget_unused(at);
-            ike.give_back_memory();
         }
     }
 

@@ -63,7 +63,7 @@ impl Gateway {
         let (policies, snapshot) = (self.policies(), self.snapshot());
         let policy = policies.iter().map(report::policy);
         status.table_with(Parts {
-            peers: (self.peer_count(), &mut self.peers(is_reported, &snapshot)),
+            peers: &mut self.peers(is_reported, &snapshot),
             associations: (snapshot.sas().count(), &mut associations(&snapshot)),
             policies: (policies.len(), &mut { policy }),
         })
@@ -72,10 +72,6 @@ impl Gateway {
     fn ike_status(&self) -> Option<IkeStatus> {
         let ike = self.ike.as_ref().filter(|ike| ike.is_used());
         ike.map(KeyExchange::status)
-    }
-
-    fn peer_count(&self) -> usize {
-        self.ike.as_ref().map_or(0, |ike| ike.configured.len())
     }
 
     fn peers<'a>(
