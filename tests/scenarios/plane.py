@@ -80,7 +80,7 @@ def every_suite(guest):
     for spi, (protocol, setkey, ip, _) in enumerate(rows, 0x1000):
         ours.append(f"add 192.0.2.1 192.0.2.2 {protocol} {spi:#x} -m tunnel {setkey};")
         theirs.append(f"ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto {protocol} spi {spi:#x} mode tunnel "
-                      f"replay-window 64 flag af-unspec {ip}")
+                      f"replay-window 64 flag af-unspec {'flag align4' if protocol == 'ah' else ''} {ip}")
     states, dump = by_setkey(shell, "\n".join(ours), "state")
     same(states, by_ip(shell, theirs, "state"), "state")
     for spi, (protocol, _, _, lines) in enumerate(rows, 0x1000):
@@ -93,8 +93,8 @@ def every_suite(guest):
 
 
 STATES = [
-    ("-m transport", "mode transport"),
-    ("-m any", "mode transport"),
+    ("-m transport", "mode transport flag af-unspec"),
+    ("-m any", "mode transport flag af-unspec"),
     ("-m tunnel -u 7 -r 32", "mode tunnel reqid 7 replay-window 32 flag af-unspec"),
     ("-m tunnel -r 4096 -o esn=yes", "mode tunnel replay-window 4096 flag af-unspec esn"),
     ("-m tunnel -o encap=4500,4501", "mode tunnel flag af-unspec encap espinudp 4500 4501 0.0.0.0"),
