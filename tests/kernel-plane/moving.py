@@ -28,7 +28,9 @@ def keyed(name, suite=CBC, more="", inner=(4, 6), udp=False):
 def move(gateway, to, *more):
     if STAND_IN:
         return
-    told = json.loads(gateway.ask("plane", "move", "--to", to, "--json", *more))
+    status, output = gateway.attempt("plane", "move", "--to", to, "--json", *more)
+    expect(status == 0, f"exit status {status}: {output}{gateway.words()}exit status {gateway.process.poll()}")
+    told = json.loads(output)
     expect((told["plane"], told["moved"]) == (to, True), f"{told}")
     says_its_plane(gateway, to)
 

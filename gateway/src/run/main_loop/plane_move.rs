@@ -4,14 +4,12 @@ use super::Gateway;
 use super::answers::plane_name;
 use crate::control::{Answer, PlaneQuestion};
 use crate::events::What;
-use crate::plane::{KernelNotices, MoveWish, Trial, refusal, try_kernel};
+use crate::plane::{KernelNotices, MoveWish, refusal};
 use crate::run::host::MoveContext;
 use crate::run::native::Native;
 use crate::run::plane_choice::{ChosenPlane, what_needs_our_own};
 use crate::status::PlaneStatus;
-use ipsec::command::Command;
 use ipsec::database::Snapshot;
-use ipsec::policy::Direction;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,12 +93,9 @@ impl Gateway {
         if let Some(why) = refusal(snapshot, wish) {
             return Some(why);
         }
+        // A running gateway may make no network namespace for a trial: each step is undone if the kernel refuses it.
         match wish.to_kernel {
-            true => match try_kernel(&commands(snapshot)) {
-                Trial::Refuses(why) => Some(why),
-                // Each step is undone if the kernel refuses it.
-                Trial::Carries | Trial::NotPossible(_) => None,
-            },
+            true => None,
             false => Native::check(&self.options)
                 .err()
                 .map(|why| why.to_string()),
@@ -116,17 +111,4 @@ impl Gateway {
             let _ = self.plane.kernel().read_kernel_counters(Duration::ZERO);
         }
     }
-}
-
-/// The statements that make these databases.
-fn commands(snapshot: &Snapshot) -> Vec<Command> {
-    let sas = snapshot
-        .sas()
-        .map(|sa| Command::AddSa(Arc::new(sa.config.clone())));
-    let directions = [Direction::Out, Direction::In, Direction::Fwd];
-    let policies = directions
-        .iter()
-        .flat_map(|direction| snapshot.policies(*direction));
-    let policies = policies.map(|(_, policy)| Command::AddPolicy(Arc::clone(policy)));
-    sas.chain(policies).collect()
 }
