@@ -47,6 +47,25 @@ class Keyed(Gateway):
                              f"{self.ask('why', name)}\n{self.words()}")
 
 
+def agree_on_a_pair(gateways, peers=("site", "site")):
+    """Where both sides begin at once, one of two pairs goes, and with it what is on its way: waits until it has."""
+    deadline = time.monotonic() + UP_SECONDS
+    while True:
+        pairs = [pair_of(gateway, peer) for gateway, peer in zip(gateways, peers)]
+        if pairs[0] is not None and pairs[0] == pairs[1]:
+            return
+        expect(time.monotonic() < deadline, f"the sides do not agree on a pair: {pairs}\n{gateways[0].words()}")
+        time.sleep(slowed(0.05))
+
+
+def pair_of(gateway, peer):
+    """The SPIs of its only child; nothing where it has none or several."""
+    children = gateway.peer(peer)["children"]
+    if len(children) != 1:
+        return None
+    return frozenset(children[0][way] for way in ("inbound_spi", "outbound_spi"))
+
+
 def config(name, more="", psk=PSK, theirs=None):
     """The file of one gateway; the other one's is the same with the sides exchanged."""
     mine, other = (0, 1) if name == "left" else (1, 0)
@@ -263,6 +282,7 @@ def start_files_of_the_readme(sites, options_of=lambda name: ()):
         gateways.append(gateway.start().ready())
     for gateway, peer in zip(gateways, ("b", "a")):
         gateway.wait("up", peer)
+    agree_on_a_pair(gateways, ("b", "a"))
     return gateways
 
 

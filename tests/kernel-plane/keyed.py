@@ -3,7 +3,7 @@
 import signal
 import time
 
-from ike import Keyed, config
+from ike import Keyed, agree_on_a_pair, config
 from live_change import Stream
 from network.expect import expect
 from network.gateway import GatewayError
@@ -14,7 +14,6 @@ from planes import (STAND_IN, PlaneSites, carried, closed, counted_by_the_kernel
 from refusing import EVERYTHING
 
 PACE = slowed(0.002)
-UP_SECONDS = slowed(15)
 
 
 def start(sites, name, more="", mode="policy"):
@@ -60,10 +59,7 @@ def both_begin(left, right):
     def test():
         with PlaneSites("ke", left, right) as sites:
             gateways = [start(sites, name) for name in ("left", "right")]
-            deadline = time.monotonic() + UP_SECONDS
-            while len(pairs := {pair_of(gateway) for gateway in gateways}) != 1 or None in pairs:
-                expect(time.monotonic() < deadline, f"the sides do not agree on a pair: {pairs}\n{words(sites)}")
-                time.sleep(slowed(0.05))
+            agree_on_a_pair(gateways)
             time.sleep(slowed(0.2))
             streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
             time.sleep(slowed(0.2))
@@ -72,14 +68,6 @@ def both_begin(left, right):
             counted_by_the_kernel(sites, ["esp"])
             return f"{sent} datagrams, lost 0"
     return test
-
-
-def pair_of(gateway):
-    """The SPIs of its only child; nothing where it has none or several."""
-    children = gateway.peer()["children"]
-    if len(children) != 1:
-        return None
-    return frozenset(children[0][way] for way in ("inbound_spi", "outbound_spi"))
 
 
 def rekeyed(left, right):
