@@ -168,7 +168,6 @@ fn on_the_kernels_plane_a_peer_has_policies_unless_it_asks_for_a_device() {
         config.peers[0].clone().by_kernel().mode
     };
     assert_eq!(by_kernel(""), Mode::Policy);
-    assert_eq!(by_kernel("mode = \"transport\""), Mode::Transport);
     for asked in [
         "mode = \"route\"",
         "interface = \"vpn0\"",
