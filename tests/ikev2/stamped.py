@@ -41,7 +41,8 @@ class Frames:
             senders.append(origin.start(send, stdout=subprocess.PIPE, text=True))
         meanwhile()
         sent = [json.loads(sender.communicate()[0]) for sender in senders]
-        received = [json.loads(receiver.communicate()[0]) for receiver in receivers]
+        # The first line says that it listens.
+        received = [json.loads(receiver.communicate()[0].splitlines()[-1]) for receiver in receivers]
         return {
             "sent": sum(one["sent"] for one in sent),
             "late": sum(one["behind"] for one in sent),

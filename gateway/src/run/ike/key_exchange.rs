@@ -217,7 +217,7 @@ impl KeyExchange {
             return Err(why);
         }
         Ok(match self.rests() {
-            true => self.inbox.take_urgent(),
+            true => self.inbox.take_overtaking(),
             false => self.inbox.take_turn(),
         })
     }
