@@ -67,8 +67,8 @@ pub enum Dropped {
     SendFailed,
     /// A queue or buffer was full.
     NoBuffer,
-    /// While a gateway moves between its own data plane and the kernel's IPsec: the number belongs to the other one,
-    /// which has its own copy of the packet. Nothing is lost.
+    /// While a gateway moves between its own data plane and the kernel's IPsec: the number belongs to the other one.
+    /// That has a copy of its own of a packet that arrives; a packet that is to leave is lost.
     OtherPlane,
 }
 
@@ -219,7 +219,8 @@ impl Dropped {
             Self::SendFailed => "the system refused the packet; look at routes and devices",
             Self::NoBuffer => "a queue was full: the machine is slower than the traffic",
             Self::OtherPlane => {
-                "copies of packets that the other plane has opened during `plane move`; nothing was lost"
+                "during `plane move`: copies of arriving packets that the other plane opens (not lost), or packets to \
+                 send after the last sequence number of this plane (lost)"
             }
         }
     }

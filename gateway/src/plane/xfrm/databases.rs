@@ -195,10 +195,10 @@ impl KernelDatabases {
                 ..now
             },
         );
-        let DropsBefore { ours, kernels } = &held.drops;
+        let before = &held.drops;
         for (place, count) in drops_of(message).into_iter().enumerate() {
-            let new = count.saturating_sub(kernels[place]);
-            state.set_drops(REASONS[place], ours[place] + new);
+            let new = count.saturating_sub(before.by_kernel[place]);
+            state.set_drops(REASONS[place], before.by_user_plane[place] + new);
         }
         let way = &mut self.carried.ways[usize::from(held.is_inbound)];
         way.0 += now.packets.saturating_sub(held.seen.packets);
@@ -242,13 +242,18 @@ impl KernelDatabases {
         } else if self.takes_over(sa)? {
             return Ok(());
         }
-        let before = sa.state.saved();
-        let message = counters::emit_from(&sa.config, &before, self.owner.mark(is_inbound));
+        self.add_from(sa, sa.state.saved())
+    }
+
+    /// Adds an association that goes on behind these numbers.
+    pub(crate) fn add_from(&mut self, sa: &Arc<Sa>, start: SavedCounters) -> io::Result<()> {
+        let is_inbound = self.local.contains(&sa.config.id.destination);
+        let message = counters::emit_from(&sa.config, &start, self.owner.mark(is_inbound));
         let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
         self.kernel
             .create(&message)
             .map_err(|refusal| about_sa(&sa.config, &refusal))?;
-        self.hold(sa, before, SavedCounters::default());
+        self.hold(sa, start, SavedCounters::default());
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //!
 //! The barriers drop the same all the time. While both planes carry, each sequence number belongs to one of them.
 
+mod paces;
 mod to_kernel;
 mod to_user;
 

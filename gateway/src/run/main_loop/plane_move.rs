@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::answers::plane_name;
+use crate::config::{ConfiguredPeer, Mode};
 use crate::control::{Answer, PlaneQuestion};
 use crate::events::What;
 use crate::plane::{KernelNotices, MoveWish, refusal};
@@ -89,6 +90,14 @@ impl Gateway {
         let ours_alone = what_needs_our_own(&self.options, peers.unwrap_or_default());
         if let Some(why) = ours_alone.filter(|_| wish.to_kernel) {
             return Some(why);
+        }
+        let has_device = |peer: &&ConfiguredPeer| matches!(peer.mode, Mode::Route { .. });
+        if let Some(peer) = peers.into_iter().flatten().find(has_device) {
+            return Some(format!(
+                "peer {} has a device of its own, which the kernel plane has not: write `mode = \"policy\"` and reload \
+                 first",
+                peer.connection.name
+            ));
         }
         if let Some(why) = refusal(snapshot, wish) {
             return Some(why);

@@ -23,8 +23,8 @@ const MAX_ANSWERS_PER_S: f64 = 1000.0;
 /// For starting, and until the receiver sees the end.
 const EXTRA_TIMEOUT: Duration = Duration::from_secs(8);
 /// Without a frame the receiver ends after this; the sender is started later, over a slow line much later.
-const PATIENCE: Duration = Duration::from_secs(3);
-const REMOTE_PATIENCE: Duration = Duration::from_secs(6);
+const MAX_SILENCE: Duration = Duration::from_secs(3);
+const MAX_REMOTE_SILENCE: Duration = Duration::from_secs(6);
 
 /// The two tools, and how often they were started.
 pub(super) struct Generator<'topology> {
@@ -75,9 +75,9 @@ impl<'topology> Generator<'topology> {
 
     fn receive(&self, rate: f64) -> Command {
         let patience = if self.one_clock {
-            PATIENCE
+            MAX_SILENCE
         } else {
-            REMOTE_PATIENCE
+            MAX_REMOTE_SILENCE
         };
         let receive = Command::tool(self.program, "receive")
             .arg(self.far().to_string())

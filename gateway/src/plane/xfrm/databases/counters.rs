@@ -87,10 +87,10 @@ pub(super) fn read(message: &ModifyMessage) -> SavedCounters {
 /// Drops of the reasons that the kernel reports, in the order of [`REASONS`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct DropsBefore {
-    /// Those of our own data plane.
-    pub(super) ours: [u64; REASONS.len()],
+    /// Those of the gateway's own data plane.
+    pub(super) by_user_plane: [u64; REASONS.len()],
     /// What the kernel had counted when it became the only one to open packets.
-    pub(super) kernels: [u64; REASONS.len()],
+    pub(super) by_kernel: [u64; REASONS.len()],
 }
 
 /// The reasons for drops that the kernel reports of an association.

@@ -40,18 +40,6 @@ impl KernelDatabases {
             .collect()
     }
 
-    /// Adds an association that goes on behind these numbers.
-    pub(crate) fn add_from(&mut self, sa: &Arc<Sa>, start: SavedCounters) -> io::Result<()> {
-        let is_inbound = self.local.contains(&sa.config.id.destination);
-        let message = counters::emit_from(&sa.config, &start, self.owner.mark(is_inbound));
-        let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
-        self.kernel
-            .create(&message)
-            .map_err(|refusal| about_sa(&sa.config, &refusal))?;
-        self.hold(sa, start, SavedCounters::default());
-        Ok(())
-    }
-
     /// Puts policies of these directions. Optional ones let pass what our own data plane has opened as well.
     pub(crate) fn put_policies(
         &mut self,
@@ -124,10 +112,11 @@ impl KernelDatabases {
             };
             held.before = held.sa.state.saved();
             let counted = held.sa.state.drops();
-            let ours = |reason| counted.iter().find(|(known, _)| *known == reason);
+            let by_user_plane = |reason| counted.iter().find(|(known, _)| *known == reason);
             held.drops = DropsBefore {
-                ours: REASONS.map(|reason| ours(reason).map_or(0, |(_, count)| *count)),
-                kernels: drops_of(message),
+                by_user_plane: REASONS
+                    .map(|reason| by_user_plane(reason).map_or(0, |(_, count)| *count)),
+                by_kernel: drops_of(message),
             };
         }
         Ok(())
@@ -151,7 +140,8 @@ impl KernelDatabases {
     }
 
     /// Ends the associations by which packets arrive. What each has opened, up to the last packet, is what our own data
-    /// plane does not open again.
+    /// plane does not open again. If the kernel does not report its last window, that is an error: packets could be
+    /// opened a second time.
     pub(crate) fn end_opening(&mut self) -> io::Result<()> {
         let mut last = LastStates::listen()?;
         for id in self.ids(true) {
@@ -160,17 +150,23 @@ impl KernelDatabases {
             };
             let sa = Arc::clone(&held.sa);
             self.delete(&sa.config)?;
-            for (ended, answer) in last.take() {
-                let message = sa_of(&answer).filter(|_| ended == id);
-                if let Some((_, message)) = message {
-                    self.observe(&id, message);
-                    let edge = counters::read(message).edge;
-                    let seen = replay_of(&message.nlas);
-                    let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
-                    sa.state.take_over_window(&sa.config, edge, is_seen);
-                }
+            let ended = last.take();
+            let own = ended.iter().find(|(ended, _)| *ended == id);
+            let message = own.and_then(|(_, answer)| sa_of(answer));
+            if let Some((_, message)) = message {
+                self.observe(&id, message);
+                let edge = counters::read(message).edge;
+                let seen = replay_of(&message.nlas);
+                let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
+                sa.state.take_over_window(&sa.config, edge, is_seen);
             }
             self.sas.remove(&id);
+            if message.is_none() {
+                return Err(io::Error::other(format!(
+                    "the kernel did not report the last replay window of SPI {}",
+                    id.spi
+                )));
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 use super::super::Host;
 use super::super::crossing::{MoveContext, sum, text};
 use super::super::kernel_plane::KernelPlane;
-
+use super::paces::Paces;
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::plan::Planes;
@@ -20,9 +20,8 @@ use crate::run::sockets::{self, Sockets};
 use dataplane::DataPlane;
 use ipsec::dropped::Dropped;
 use ipsec::policy::Direction;
-use ipsec::sa::{Sa, SaId, SavedCounters};
+use ipsec::sa::{Sa, SavedCounters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -38,12 +37,8 @@ const MAX_TUN_DRAIN_TIME: Duration = Duration::from_millis(20);
 /// The TUN device counts as empty once nothing was in it for so long.
 const TUN_IDLE_TIME: Duration = Duration::from_millis(2);
 
-/// Numbers that stay ours at least, and for how long a stream at its present pace has numbers of ours.
-const MIN_SHARED_NUMBERS: u64 = 8;
-const SHARED_NUMBERS_TIME: Duration = Duration::from_millis(40);
-
-/// The shortest time over which the pace of an association is measured.
-const MIN_PACE_TIME: Duration = Duration::from_millis(20);
+/// So long after an association's last packet was opened the threads have delivered it.
+const DELIVERY_TIME: Duration = Duration::from_millis(5);
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
 
@@ -107,8 +102,7 @@ pub(super) struct ToKernel<'a> {
     context: MoveContext<'a>,
     kernel: Option<KernelPlane>,
     sas: Vec<(Arc<Sa>, bool)>,
-    paces: HashMap<SaId, u64>,
-    begun: Instant,
+    paces: Paces,
     /// The last number that we open, of each inbound association.
     edges: Vec<(Arc<Sa>, u64, u64)>,
     sockets: Option<Sockets>,
@@ -117,14 +111,12 @@ pub(super) struct ToKernel<'a> {
 impl<'a> ToKernel<'a> {
     pub(super) fn new(host: &'a mut Host, context: MoveContext<'a>) -> Self {
         let sas = KernelDatabases::to_carry(&context.snapshot, &host.local);
-        let packets = |(sa, _): &(Arc<Sa>, bool)| (sa.config.id, sa.state.usage().packets);
         Self {
-            paces: sas.iter().map(packets).collect(),
+            paces: Paces::of(sas.iter().map(|(sa, _)| &**sa)),
             host,
             context,
             kernel: None,
             sas,
-            begun: Instant::now(),
             edges: Vec::new(),
             sockets: None,
         }
@@ -140,17 +132,8 @@ impl<'a> ToKernel<'a> {
         let mut kernel = KernelPlane::open(self.host.installed.site()).map_err(text)?;
         kernel.databases.begin(&self.host.local).map_err(text)?;
         self.kernel = Some(kernel);
-        std::thread::sleep(MIN_PACE_TIME.saturating_sub(self.begun.elapsed()));
+        self.paces.wait();
         Ok(())
-    }
-
-    /// Numbers for [`SHARED_NUMBERS_TIME`] at the pace since the move began.
-    fn numbers_to_share(&self, sa: &Sa) -> u64 {
-        let before = self.paces.get(&sa.config.id).copied().unwrap_or_default();
-        let packets = sa.state.usage().packets.saturating_sub(before);
-        let elapsed = self.begun.elapsed().max(MIN_PACE_TIME).as_micros() as u64;
-        let paced = packets.saturating_mul(SHARED_NUMBERS_TIME.as_micros() as u64) / elapsed;
-        MIN_SHARED_NUMBERS + paced
     }
 
     fn outbound(&mut self) -> Result<(), String> {
@@ -163,7 +146,7 @@ impl<'a> ToKernel<'a> {
         for sa in sas {
             let sent = sa
                 .state
-                .share_sending(&sa.config, self.numbers_to_share(&sa));
+                .share_sending(&sa.config, self.paces.numbers_to_send(&sa));
             let start = SavedCounters {
                 sent,
                 ..sa.state.saved()
@@ -233,7 +216,7 @@ impl<'a> ToKernel<'a> {
                 (None, 0) => sa.state.share_opening(&sa.config, 0),
                 (None, _) => sa
                     .state
-                    .share_opening(&sa.config, self.numbers_to_share(&sa)),
+                    .share_opening(&sa.config, self.paces.numbers_to_open(&sa)),
             };
             let start = SavedCounters {
                 edge,
@@ -292,6 +275,7 @@ impl<'a> ToKernel<'a> {
                 }
             }
         }
+        std::thread::sleep(DELIVERY_TIME);
         Ok(())
     }
 
