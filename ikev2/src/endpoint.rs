@@ -37,6 +37,7 @@ pub(crate) mod peers;
 mod report;
 mod settings;
 mod settle;
+mod simultaneous;
 mod status;
 
 pub use action::{Action, ChildSa, LoggedKeys, Outbound, RemoveReason};

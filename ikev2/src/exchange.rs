@@ -111,6 +111,10 @@ pub(crate) fn timer(sa: &mut IkeSa, cx: &mut Context<'_>) {
         if children_at.is_some_and(|at| at <= cx.now) {
             sa.bring_up_children(cx);
         }
+        if sa.close_at.take_if(|at| *at <= cx.now).is_some() {
+            let own = sa.own_spi();
+            cx.shared.orders.push(Order::CloseIfOtherLives { own });
+        }
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct IkeSa {
     pub auth: Option<Box<Authenticating>>,
     /// Whether both sides began one at the same time and the other one stays.
     pub is_redundant: bool,
+    /// Redundant, and begun by this side: when it is looked at next whether it can be closed.
+    pub close_at: Option<Duration>,
     /// How it ended, until the endpoint has seen it.
     pub ending: Option<Ending>,
     /// State of CREATE_CHILD_SA exchanges and collisions.
@@ -126,6 +128,7 @@ impl IkeSa {
             scheduled_at: None,
             auth: None,
             is_redundant: false,
+            close_at: None,
             ending: None,
             creating: Creating::default(),
         }
@@ -165,6 +168,7 @@ impl IkeSa {
         if let Some(established) = self.established() {
             times.push(established.rekey_at);
             times.push(established.children_at);
+            times.push(self.close_at);
             times.push(self.liveness_at(established));
             times.extend(self.children.iter().map(ChildState::next_at));
             times.push(self.creating.next_at());
@@ -226,6 +230,16 @@ pub(crate) enum Order {
     },
     /// This IKE SA is up: redundant ones of the same connection and identity are looked for.
     Established { own: IkeSpi },
+    /// Outbound traffic has moved to a pair of this IKE SA: it may have moved away from pairs of another one.
+    MovedTo { own: IkeSpi },
+    /// This redundant IKE SA is closed if the peer lives by the one that stays.
+    CloseIfOtherLives { own: IkeSpi },
+    /// One of several IKE SAs of this connection and identity has ended.
+    Ended {
+        connection: String,
+        identity: String,
+        was_redundant: bool,
+    },
 }
 
 /// What a work is for.

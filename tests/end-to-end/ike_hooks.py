@@ -20,7 +20,8 @@ TIME_LIMIT_SECONDS = 10
 LIMIT_SECONDS = slowed(20)
 ORPHAN_SECONDS = slowed(20)
 
-# What each run writes: one line of what it was told, and what it is.
+# What each run writes: one line of what it was told, what it is, and a last line.
+LAST_LINE = "all is written"
 SCRIPT = """#!/bin/sh
 descriptors=$(ls /proc/self/fd)
 {
@@ -30,8 +31,9 @@ descriptors=$(ls /proc/self/fd)
   echo "place $(pwd) arguments $*"
   echo "descriptors" $descriptors
   unshare --user true 2>/dev/null && echo "a namespace of its own"
+  echo "LAST_LINE"
 } >> "$1/log"
-"""
+""".replace("LAST_LINE", LAST_LINE)
 
 
 class Place:
@@ -62,9 +64,10 @@ class Place:
         return f"on_up = {up or default}\non_down = {down or default}\n"
 
     def runs(self):
-        """What each run has written, the oldest first."""
+        """What each run has written that is at its end, the oldest first."""
         with contextlib.suppress(FileNotFoundError), open(f"{self.out}/log") as file:
-            return re.split(r"^run ", file.read(), flags=re.MULTILINE)[1:]
+            runs = re.split(r"^run ", file.read(), flags=re.MULTILINE)[1:]
+            return [run for run in runs if run.endswith(f"\n{LAST_LINE}\n")]
         return []
 
     def events(self):

@@ -125,6 +125,12 @@ impl Peers {
             .is_some_and(|record| !record.up.is_empty())
     }
 
+    /// Whether several IKE SAs of a connection are up.
+    pub fn has_several(&self, name: &str) -> bool {
+        let record = self.records.get(name);
+        record.is_some_and(|record| record.up.len() > 1)
+    }
+
     /// Connections for a peer at `remote` that sent to `local`: those for its address first, then those for any.
     pub fn candidates(
         &self,

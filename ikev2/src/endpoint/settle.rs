@@ -4,7 +4,7 @@ use super::{Endpoint, Event, Timer, peers::PeerRecord};
 use crate::{
     exchange::{Context, Order, child, rekey, run_tasks},
     groups::Random,
-    ike_sa::{Ending, IkeSa, State, Task, creating::Inherited},
+    ike_sa::{Ending, IkeSa, State, creating::Inherited},
     message::IkeSpi,
 };
 use std::time::Duration;
@@ -202,6 +202,16 @@ impl Endpoint {
                     }
                 }
                 Order::Established { own } => self.established(own, now, random),
+                Order::MovedTo { own } => self.moved_to(own, now, random),
+                Order::CloseIfOtherLives { own } => self.close_if_other_lives(own, now, random),
+                Order::Ended {
+                    connection,
+                    identity,
+                    was_redundant,
+                } => {
+                    let left = self.others(IkeSpi::default(), &connection, &identity);
+                    self.go_on_with(left, was_redundant, now, random);
+                }
             }
         }
     }
@@ -235,7 +245,7 @@ impl Endpoint {
     }
 
     /// Other IKE SAs that are up with the same peer by the same connection.
-    fn others(&self, own: IkeSpi, connection: &str, identity: &str) -> Vec<IkeSpi> {
+    pub(super) fn others(&self, own: IkeSpi, connection: &str, identity: &str) -> Vec<IkeSpi> {
         let up = self.shared.peers.records.get(connection);
         let up = up.map_or(&[][..], |record| &record.up);
         let is_same = |other: &&IkeSpi| {
@@ -243,46 +253,5 @@ impl Endpoint {
             **other != own && known.is_some_and(|known| known.identity == identity)
         };
         up.iter().filter(is_same).copied().collect()
-    }
-
-    /// An IKE SA is up. Where both sides began one at the same time, both see the same two: the one with the larger
-    /// initiator's SPI goes, deleted by the side that began it.
-    fn established(&mut self, own: IkeSpi, now: Duration, random: Random<'_>) {
-        let Some(sa) = self.sas.get(&own) else { return };
-        let (name, origin) = (sa.connection_name().to_owned(), sa.origin);
-        let identity = sa.established().map(|known| known.identity.clone());
-        let identity = identity.unwrap_or_default();
-        if let Some(record) = self.shared.peers.record_mut(&name) {
-            record.up.push(own);
-            record.failures = 0;
-            record.last_failure = None;
-            if record.attempt == Some(own) {
-                record.attempt = None;
-            }
-        }
-        for other in self.others(own, &name, &identity) {
-            let Some(other_sa) = self.sas.get(&other) else {
-                continue;
-            };
-            let is_superseded = other_sa.creating.ike.is_superseded();
-            if other_sa.origin.0 == origin.0 || is_superseded {
-                continue;
-            }
-            let redundant = if other_sa.origin.1 > origin.1 {
-                other
-            } else {
-                own
-            };
-            self.with(redundant, now, random, |sa, cx| {
-                sa.is_redundant = true;
-                if sa.origin.0 {
-                    sa.step(
-                        cx,
-                        "both sides began at the same time: one of two IKE SAs goes",
-                    );
-                    sa.add_task(Task::Close(Ending::Superseded));
-                }
-            });
-        }
     }
 }

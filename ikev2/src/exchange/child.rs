@@ -35,7 +35,7 @@ pub(crate) mod left;
 pub(crate) mod read;
 pub(crate) mod refusal;
 pub(crate) mod refused;
-mod settle;
+pub(crate) mod settle;
 mod timers;
 mod wanted;
 
@@ -95,16 +95,21 @@ pub(crate) fn installed(
     }
 }
 
-/// The data plane has installed the pair of IKE_AUTH. `request`: what the responder answers next.
+/// The data plane has installed the pair of IKE_AUTH. `request`: what the responder answers next. `is_second`: another
+/// IKE SA carries the same traffic.
 pub(crate) fn first_installed(
     sa: &mut IkeSa,
     cx: &mut Context<'_>,
     id: ChildId,
     request: Option<u32>,
+    is_second: bool,
 ) {
     let replaces = sa.child(id).and_then(|pair| pair.replaces);
     match (replaces, request) {
         (Some(_), Some(request)) => answer::stand_by(sa, cx, id, request),
+        // See `endpoint::simultaneous`.
+        (None, Some(request)) if is_second => answer::stand_by_until_heard(sa, id, request),
+        (None, None) if is_second => settle::move_to(sa, cx, id),
         _ => installed(sa, cx, id, Ok(())),
     }
 }

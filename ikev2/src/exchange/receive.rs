@@ -22,6 +22,11 @@ impl IkeSa {
         if header.flags.initiator == self.is_initiator || !is_awaited {
             return;
         }
+        // A responder's request that has overtaken its IKE_AUTH response: it has proven nothing yet, and asks again.
+        let is_proven = !(self.is_initiator && matches!(self.state, State::Authenticating));
+        if !header.flags.response && !is_proven {
+            return;
+        }
         let Some(keys) = &self.keys else { return };
         match keys.opener.open(bytes) {
             Ok(opened) => match opened.content {

@@ -89,6 +89,7 @@ fn replacement(
     new.connection = Some(connection);
     new.origin = sa.origin;
     new.is_redundant = sa.is_redundant;
+    new.close_at = sa.close_at;
     new.peer_takes_fragments = sa.peer_takes_fragments;
     new.algorithms = Some(chosen);
     new.keys = Some(SaKeys {

@@ -1,6 +1,6 @@
 //! How an IKE SA ends, and the steps of its story.
 
-use super::{Context, Current, Ending, IkeSa, Purpose, State};
+use super::{Context, Current, Ending, IkeSa, Order, Purpose, State};
 use crate::{
     endpoint::{ChildId, Event, RemoveReason},
     window::{Requests, Schedule},
@@ -60,6 +60,16 @@ impl IkeSa {
         let children: Vec<ChildId> = self.children.iter().map(|child| child.id).collect();
         for child in children {
             self.remove_child(cx, child, reason, &why);
+        }
+        if let Some(known) = self.known()
+            && cx.shared.peers.has_several(self.connection_name())
+        {
+            let order = Order::Ended {
+                connection: self.connection_name().to_owned(),
+                identity: known.identity.clone(),
+                was_redundant: self.is_redundant,
+            };
+            cx.shared.orders.push(order);
         }
         if self.known().is_some() && ending != Ending::Superseded {
             let peer = self.peer();

@@ -127,6 +127,8 @@ pub(crate) struct Authenticating {
     pub request_id: Option<u32>,
     /// Whether the peer sent INITIAL_CONTACT.
     pub is_initial_contact: bool,
+    /// Whether another IKE SA of the same peer carries traffic already.
+    pub is_second: bool,
     pub first_child: FirstChild,
 }
 
@@ -139,6 +141,7 @@ impl Authenticating {
             peer_proof: String::new(),
             request_id: None,
             is_initial_contact: false,
+            is_second: false,
             first_child: FirstChild::None,
         }
     }

@@ -11,6 +11,7 @@
 //! Seeds are few here; `ESPLANADE_IKE_SEEDS=5000 cargo test -p ikev2 --test endpoints` runs that many of each kind.
 
 mod agreement;
+mod both_begin;
 mod child_delete;
 mod child_rekey;
 mod child_rekey_collisions;

@@ -14,6 +14,8 @@ pub struct Plane {
     /// Which pair outbound frames take.
     pub outbound: Option<ChildId>,
     next_stamp: u64,
+    /// The only pair that takes frames, if the others have gone without a word.
+    only: Option<ChildId>,
     arrived: HashSet<u64>,
     pub counts: Counts,
 }
@@ -66,6 +68,11 @@ impl Plane {
         self.outbound = Some(id);
     }
 
+    /// From now on the host has this pair alone, and its endpoint does not know it.
+    pub fn refuses_all_but(&mut self, id: ChildId) {
+        self.only = Some(id);
+    }
+
     pub fn remove(&mut self, id: ChildId) {
         assert!(self.pairs.remove(&id).is_some(), "{id:?} is removed twice");
         if self.outbound == Some(id) {
@@ -97,7 +104,8 @@ impl Plane {
             self.counts.lost += 1;
             return None;
         };
-        if pair.keys.0 != frame.keys {
+        let is_gone = self.only.is_some_and(|only| only != *id);
+        if is_gone || pair.keys.0 != frame.keys {
             self.counts.lost += 1;
             return None;
         }

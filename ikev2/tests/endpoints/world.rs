@@ -76,6 +76,8 @@ pub struct World {
     pub seen: HashSet<String>,
     /// How often a key exchange has started again: its children are named apart from those before.
     restarts: u64,
+    /// The initiator's SPI of an IKE SA whose datagrams are lost from now on.
+    lost_ike: Option<[u8; 8]>,
 }
 
 /// What both hosts have configured, but for who is who.
@@ -167,6 +169,7 @@ impl World {
             held: Vec::new(),
             seen: HashSet::new(),
             restarts: 0,
+            lost_ike: None,
         };
         for host in 0..2 {
             let connection = Arc::new(connection(setup, host));
@@ -364,8 +367,19 @@ impl World {
         }
     }
 
+    /// The datagrams of an IKE SA, by its initiator's SPI, are lost from now on.
+    pub fn drop_datagrams_of(&mut self, initiator_spi: [u8; 8]) {
+        self.lost_ike = Some(initiator_spi);
+    }
+
     /// A datagram arrives, wherever it came from.
     pub fn deliver(&mut self, mut packet: Packet) {
+        if self
+            .lost_ike
+            .is_some_and(|spi| packet.bytes.starts_with(&spi))
+        {
+            return;
+        }
         if let Some(nat) = &self.nat {
             nat.inward(&mut packet);
         }

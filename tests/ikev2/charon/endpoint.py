@@ -227,8 +227,12 @@ class Endpoint:
         """Wireshark's table of the keys of IKE."""
         return "".join(row(logged) for logged in self.keys)
 
+    def children(self):
+        ikes = [ike for peer in self.report()["report"] for ike in peer["ike"]]
+        return [child for ike in ikes for child in ike["children"]]
+
     def is_up(self):
-        return any(ike["children"] for peer in self.report()["report"] for ike in peer["ike"])
+        return bool(self.children())
 
     def words(self):
         why = self.report()["why"]

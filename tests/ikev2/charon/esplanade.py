@@ -122,8 +122,11 @@ class Esplanade:
     def peer(self):
         return next(peer for peer in json.loads(self.ask("status", "--json"))["peers"] if peer["name"] == "net")
 
+    def children(self):
+        return self.peer()["children"]
+
     def is_up(self):
-        return bool(self.peer()["children"])
+        return bool(self.children())
 
     def stop(self, how=signal.SIGTERM):
         if not hasattr(self, "process"):

@@ -12,16 +12,29 @@ from network.timeout import slowed
 EXCHANGE_TIMEOUT, SETTLE_TIMEOUT, DEAD_TIMEOUT = slowed(6), slowed(12), slowed(30)
 # Seconds without a change of child SAs after which none is expected any more.
 STEADY_SECONDS = slowed(3)
-# Seconds that a flow of datagrams lasts while SAs are exchanged.
-FLOW_SECONDS = 1.5
+# Seconds that a flow of datagrams lasts while SAs are exchanged, and while one of two IKE SAs goes.
+FLOW_SECONDS, BEGINNING_SECONDS = 1.5, 5
+# How often both ends begin at the same moment; after so long the left end waits for an answer to IKE_AUTH.
+BEGINNINGS, BEGINNING_GAP_SECONDS = 4, 0.3
+# IKE_AUTH is exchange 35; its request has the flag of the initiator (0x08) and not that of a response (0x20).
+KEEP_AUTH_BACK = """nft -f - <<'END'
+table inet keep_back {
+  chain out {
+    type filter hook output priority 0;
+    udp dport 500 @th,208,8 35 @th,216,8 & 0x28 == 0x08 drop
+    udp dport 4500 @th,64,32 0 @th,240,8 35 @th,248,8 & 0x28 == 0x08 drop
+  }
+}
+END"""
+
 
 
 class Flow:
     """Datagrams in both directions and back while something is done."""
 
-    def __init__(self, bench):
+    def __init__(self, bench, seconds=FLOW_SECONDS):
         self.came, self.interval = {}, bench.left.flow_interval
-        self.count = round(FLOW_SECONDS / self.interval)
+        self.count = round(seconds / self.interval)
         self.threads = [threading.Thread(target=self.run, args=(bench, way)) for way in ("out", "in")]
 
     def run(self, bench, way):
@@ -47,6 +60,11 @@ def spis(bench):
 
 def ike_spis(bench):
     return {ike["initiator-spi"] for ike in bench.right.associations()}
+
+
+def established(bench):
+    """Without those that are on the way."""
+    return {ike["initiator-spi"] for ike in bench.right.associations() if ike["state"] == "ESTABLISHED"}
 
 
 CURRENT = {"child": spis, "ike": ike_spis}
@@ -116,6 +134,32 @@ def silence(bench, case):
     settle(bench)
 
 
+def begin(bench, case):
+    """Both ends begin at the same moment, again and again. The left end's IKE_AUTH request is kept back until the IKE SA
+    of the right end is up. Charon drops that one without a word when the request comes, by its INITIAL_CONTACT."""
+    dropped = 0
+    for number in range(BEGINNINGS):
+        bench.left.terminate()
+        until(lambda: not bench.left.is_up() and not bench.right.is_up(), "an end is still up", EXCHANGE_TIMEOUT)
+        bench.sites.left.sh(KEEP_AUTH_BACK)
+        beginning = threading.Thread(target=bench.left.initiate)
+        beginning.start()
+        time.sleep(BEGINNING_GAP_SECONDS)
+        answer = bench.right.initiate()
+        expect(answer is None, f"beginning {number}: {answer}")
+        before = established(bench)
+        bench.sites.left.sh("nft delete table inet keep_back")
+        beginning.join()
+        until(lambda: established(bench) - before, "the left end's IKE SA does not come up", DEAD_TIMEOUT)
+        dropped += not before & established(bench)
+        with Flow(bench, BEGINNING_SECONDS) as flow:
+            pass
+        expect(not flow.lost(), f"lost after beginning {number}: {flow.lost()}")
+        # The one that charon has dropped is dead to the left end after some time, and goes.
+        until(lambda: len(bench.left.children()) == len(bench.right.children()) == 1, "two pairs are left", DEAD_TIMEOUT)
+    expect(dropped, "charon has dropped none of its IKE SAs")
+
+
 def settle(bench):
     """Waits until child SAs have neither come nor gone for a while."""
     present, since, begun = spis(bench), time.monotonic(), time.monotonic()
@@ -151,7 +195,7 @@ def narrowed(bench, case):
     expect(found == (["10.2.0.0/24"], ["10.1.0.0/24"]), f"the selectors are {found}")
 
 
-STEPS = {"rekey": rekey, "collide": collide, "restart": restart, "silence": silence, "delete": delete,
+STEPS = {"begin": begin, "rekey": rekey, "collide": collide, "restart": restart, "silence": silence, "delete": delete,
          "fragmented": fragmented, "narrowed": narrowed, "dissected": dissected}
 
 

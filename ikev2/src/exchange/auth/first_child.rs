@@ -98,9 +98,10 @@ pub(crate) fn keys(sa: &mut IkeSa, cx: &mut Context<'_>, result: Result<Output, 
         mode: agreed.mode,
         local_traffic,
         remote_traffic,
-        outbound_state: match replaces {
-            Some(_) => Outbound::Standby,
-            None => Outbound::Active,
+        outbound_state: if replaces.is_some() || auth.is_second {
+            Outbound::Standby
+        } else {
+            Outbound::Active
         },
         replaces,
         answers: None,
@@ -138,8 +139,10 @@ pub(crate) fn installed(
             };
         }
     } else {
-        let request = sa.auth.as_ref().and_then(|auth| auth.request_id);
-        child::first_installed(sa, cx, id, request);
+        let auth = sa.auth.as_ref();
+        let request = auth.and_then(|auth| auth.request_id);
+        let is_second = auth.is_some_and(|auth| auth.is_second);
+        child::first_installed(sa, cx, id, request, is_second);
     }
     finish(sa, cx);
 }

@@ -265,12 +265,19 @@ pub(super) fn installed(
     settle::settle(sa, cx, old);
 }
 
-/// A new pair is installed, and waits for a sign that the peer has the answer to this request.
+/// A new pair is installed, and waits for a sign that the peer has the answer to this request, or for some time.
 pub(super) fn stand_by(sa: &mut IkeSa, cx: &Context<'_>, id: ChildId, request: u32) {
+    stand_by_until_heard(sa, id, request);
+    if let Some(new) = sa.child_mut(id) {
+        new.move_at = Some(cx.now.saturating_add(move_timeout(0)));
+    }
+}
+
+/// A new pair is installed, and waits for a sign that the peer has the answer to this request.
+pub(super) fn stand_by_until_heard(sa: &mut IkeSa, id: ChildId, request: u32) {
     if let Some(new) = sa.child_mut(id) {
         new.advance(Happening::Installed);
         new.answered = Some(request);
-        new.move_at = Some(cx.now.saturating_add(move_timeout(0)));
     }
 }
 
@@ -303,7 +310,8 @@ fn respond(sa: &mut IkeSa, cx: &mut Context<'_>, answer: &Answer, pair: &Pair) {
 /// packets of the new pair.
 pub(crate) fn answered_again(sa: &mut IkeSa, cx: &Context<'_>, message_id: u32) {
     let waits = |child: &&mut crate::ike_sa::child_state::ChildState| {
-        child.stage == PairStage::Standby && child.answered == Some(message_id)
+        let waits_for_time = child.stage == PairStage::Standby && child.move_at.is_some();
+        waits_for_time && child.answered == Some(message_id)
     };
     for child in sa.children.iter_mut().filter(waits) {
         child.repetitions += 1;

@@ -10,14 +10,18 @@
 use super::{is_rekeying, pause};
 use crate::{
     child_sa::{DRAIN_TIMEOUT, Happening, Stage},
+    connection::Traffic,
     endpoint::{Action, ChildId, Event},
     exchange::{
-        Context,
+        Context, Order,
         collision::{self, Deletion, Exchange},
     },
     ike_sa::{IkeSa, Task, child_state::ChildState},
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
+
+/// The name of a child, and the traffic of both sides.
+pub(crate) type Carried = (String, (Vec<Traffic>, Vec<Traffic>));
 
 /// Whether a pair that was made to replace this one is there.
 pub(super) fn is_succeeded(sa: &IkeSa, pair: &ChildState) -> bool {
@@ -108,6 +112,10 @@ pub(super) fn move_to(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
         }
     }
     cx.act(Action::UseOutbound(id));
+    if cx.shared.peers.has_several(sa.connection_name()) {
+        let own = sa.own_spi();
+        cx.shared.orders.push(Order::MovedTo { own });
+    }
     if let Some(old) = replaces {
         let peer = sa.peer();
         cx.event(Event::ChildRekeyed {
@@ -116,6 +124,44 @@ pub(super) fn move_to(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
             old,
             new: id,
         });
+    }
+}
+
+/// Outbound traffic comes to this IKE SA: the fittest pair of each family carries it, unless another one does.
+pub(crate) fn carry_all(sa: &mut IkeSa, cx: &mut Context<'_>) {
+    let families: BTreeSet<_> = sa.children.iter().map(|pair| pair.family).collect();
+    for family in families {
+        let alive = sa.children.iter();
+        let alive = alive.filter(|pair| pair.family == family && pair.stage.is_alive());
+        let alive: Vec<_> = alive.collect();
+        if alive.iter().any(|pair| pair.stage == Stage::Current) {
+            continue;
+        }
+        let best = alive.into_iter().max_by_key(|pair| fitness(sa, pair));
+        if let Some(best) = best.map(|pair| pair.id) {
+            move_to(sa, cx, best);
+        }
+    }
+}
+
+/// What the pairs carry that outbound traffic takes: the child's name, and the traffic of both sides.
+pub(crate) fn carried(sa: &IkeSa) -> Vec<Carried> {
+    let current = sa.children.iter();
+    let current = current.filter(|pair| pair.stage == Stage::Current);
+    current.map(what_it_carries).collect()
+}
+
+fn what_it_carries(pair: &ChildState) -> Carried {
+    let traffic = (pair.local_traffic.clone(), pair.remote_traffic.clone());
+    (pair.name.clone(), traffic)
+}
+
+/// This outbound traffic has moved to pairs of another IKE SA.
+pub(crate) fn move_away(sa: &mut IkeSa, moved: &[Carried]) {
+    for pair in &mut sa.children {
+        if moved.contains(&what_it_carries(pair)) {
+            pair.advance(Happening::MovedAway);
+        }
     }
 }
 
@@ -133,7 +179,7 @@ pub(super) fn move_if_standby(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId)
     let is_standby = sa
         .child(id)
         .is_some_and(|pair| pair.stage == Stage::Standby);
-    let is_redundant = sa.child(id).is_some_and(|pair| pair.is_redundant);
+    let is_redundant = sa.is_redundant || sa.child(id).is_some_and(|pair| pair.is_redundant);
     if !is_standby || is_redundant || is_condemned(sa, id) {
         return;
     }
