@@ -104,11 +104,13 @@ class Emulated(Guest):
     """All that it needs is in its initial file system, and each shell is a socket that QEMU listens on."""
 
     place = "in QEMU"
+    # How its clock goes.
+    clock = ()
 
     def start(self, prefix, tap, programs):
         kernel, initramfs = initial_file_system(self.folder, programs)
         # One processor: with two the kernel itself reorders what it sends.
-        argv = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", MEMORY,
+        argv = ["qemu-system-x86_64", "-accel", "tcg", *self.clock, "-cpu", "max", "-smp", "1", "-m", MEMORY,
                 "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check",
                 "-nodefaults", "-no-reboot", "-display", "none", "-serial", f"file:{self.log}",
                 "-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no",
@@ -133,6 +135,12 @@ class Emulated(Guest):
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise GuestError("QEMU did not start; its message stands above") from None
                 time.sleep(0.05)
+
+
+class Counted(Emulated):
+    """Its clock goes on by a nanosecond with each instruction, and while it is idle to the next timer at once."""
+
+    clock = ("-icount", "shift=0,sleep=off")
 
 
 KINDS = {"uml": UserMode, "qemu": Emulated}
