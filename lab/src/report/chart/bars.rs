@@ -15,7 +15,7 @@ pub struct BarRow {
     pub interval: Option<Interval>,
     /// The single measurements.
     pub dots: Vec<f64>,
-    /// RecordFilter of them are outliers.
+    /// Which of them are outliers, by their places.
     pub outliers: Vec<usize>,
     /// The colour, by family of contenders.
     pub colour: usize,
@@ -23,6 +23,8 @@ pub struct BarRow {
 
 const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 14.0;
+/// Between the end of a bar, its whisker or its dots, and its number.
+const GAP: f64 = 8.0;
 
 /// Draws them from the top down, in the order given.
 pub fn bars(bars: &[BarRow], scale: &Scale, description: &str) -> Picture {
@@ -37,7 +39,8 @@ pub fn bars(bars: &[BarRow], scale: &Scale, description: &str) -> Picture {
         .fold(0.0, f64::max);
     let bottom = 8.0 + bars.len() as f64 * ROW_HEIGHT;
     let most = bars.iter().map(most).fold(0.0, f64::max);
-    let axis = Axis::from_zero(scale.value(most), names + 12.0, WIDTH - numbers - 20.0);
+    let limit = WIDTH - numbers - GAP;
+    let axis = Axis::from_zero(scale.value(most), names + 12.0, limit - 12.0);
     let mut drawing = Drawing::new(bottom + 38.0);
     grid(&mut drawing, &axis, scale, bottom);
     let mut top = 8.0;
@@ -48,7 +51,7 @@ pub fn bars(bars: &[BarRow], scale: &Scale, description: &str) -> Picture {
             &axis,
             scale,
             top + ROW_HEIGHT / 2.0,
-            names,
+            (names, limit),
         );
         top += ROW_HEIGHT;
     }
@@ -82,7 +85,15 @@ fn grid(drawing: &mut Drawing, axis: &Axis, scale: &Scale, bottom: f64) {
     drawing.text("unit", (end, bottom + 32.0), Anchor::End, &scale.unit);
 }
 
-fn one(drawing: &mut Drawing, bar: &BarRow, axis: &Axis, scale: &Scale, y: f64, names: f64) {
+/// Draws one, with its name left of `names` and everything but its number left of `limit`.
+fn one(
+    drawing: &mut Drawing,
+    bar: &BarRow,
+    axis: &Axis,
+    scale: &Scale,
+    y: f64,
+    (names, limit): (f64, f64),
+) {
     let place = |raw: f64| axis.place(scale.value(raw));
     let tip = format!("{}: {}", bar.name, scale.text(bar.value));
     drawing.text(
@@ -100,14 +111,13 @@ fn one(drawing: &mut Drawing, bar: &BarRow, axis: &Axis, scale: &Scale, y: f64, 
     drawing.mark(&format!("bar c{}", bar.colour), area, bar.value, &tip);
     let mut end = place(bar.value);
     if let Some(interval) = bar.interval {
-        let limit = WIDTH - 8.0;
-        let (low, high) = (
-            place(interval.low.max(0.0)),
-            place(interval.high).min(limit),
-        );
+        let low = place(interval.low.max(0.0));
+        let high = place(interval.high).min(limit);
         let above = y - 3.0;
         drawing.line("whisker", (low, above), (high, above));
-        for x in [low, high] {
+        // One that is cut has no end there.
+        let ends = [low, place(interval.high)];
+        for x in ends.into_iter().filter(|x| *x <= limit) {
             drawing.line("whisker", (x, above - 3.5), (x, above + 3.5));
         }
         end = end.max(high);
@@ -125,11 +135,46 @@ fn one(drawing: &mut Drawing, bar: &BarRow, axis: &Axis, scale: &Scale, y: f64, 
             y + 3.5
         ));
     }
-    let room = end + 8.0 + text_width(&scale.text(bar.value)) <= WIDTH;
-    let (x, anchor) = if room {
-        (end + 8.0, Anchor::Start)
-    } else {
-        (WIDTH, Anchor::End)
-    };
-    drawing.text("value", (x, y + 4.0), anchor, &scale.text(bar.value));
+    let number = scale.text(bar.value);
+    drawing.text("value", (end + GAP, y + 4.0), Anchor::Start, &number);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers_after(drawn: &str, mark: &str) -> Vec<f64> {
+        let found = drawn.split(mark).skip(1);
+        found
+            .map(|rest| rest.split('"').next().unwrap_or_default().parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_number_stands_right_of_its_whisker_and_within_the_drawing() {
+        for high in [9.5, 12.0, 30.0, 1e6] {
+            let bar = BarRow {
+                name: "plain IP".into(),
+                value: 9e9,
+                interval: Some(Interval {
+                    low: 5e9,
+                    high: high * 1e9,
+                }),
+                dots: vec![8e9, 10e9],
+                outliers: vec![],
+                colour: 0,
+            };
+            let scale = Scale::of("goodput", bar.value);
+            let shown = text_width(&scale.text(bar.value));
+            let drawn = bars(&[bar], &scale, "one bar").inline();
+            let number = numbers_after(&drawn, "<text class=\"value\" x=\"");
+            assert_eq!(number.len(), 1, "{drawn}");
+            assert!(number[0] + shown <= WIDTH, "{number:?} of {WIDTH}");
+            let whiskers = drawn.split("class=\"whisker\"").skip(1);
+            for whisker in whiskers {
+                let end = numbers_after(whisker, "x2=\"")[0];
+                assert!(end < number[0], "whisker to {end}, number at {number:?}");
+            }
+        }
+    }
 }
