@@ -74,8 +74,8 @@ fn one_of_the_two_ike_sas_goes_and_no_frame_is_lost() {
     );
 }
 
-/// RFC 7296 2.4: some peers drop an IKE SA without a word when INITIAL_CONTACT of a request arrives that was sent before
-/// it was up.
+/// RFC 7296 2.4: some peers drop an IKE SA without a Delete when INITIAL_CONTACT arrives in a request that was sent
+/// before that IKE SA was up.
 #[test]
 fn where_the_peer_has_dropped_the_one_that_stays_traffic_goes_on_by_the_other() {
     let mut judged = 0;

@@ -135,8 +135,8 @@ def silence(bench, case):
 
 
 def begin(bench, case):
-    """Both ends begin at the same moment, again and again. The left end's IKE_AUTH request is kept back until the IKE SA
-    of the right end is up. Charon drops that one without a word when the request comes, by its INITIAL_CONTACT."""
+    """Both ends begin at the same moment, again and again. The left end's IKE_AUTH request is kept back until the right
+    end's IKE SA is up. Charon drops that one without a Delete when the request comes, by its INITIAL_CONTACT."""
     dropped = 0
     for number in range(BEGINNINGS):
         bench.left.terminate()
@@ -156,7 +156,8 @@ def begin(bench, case):
             pass
         expect(not flow.lost(), f"lost after beginning {number}: {flow.lost()}")
         # The one that charon has dropped is dead to the left end after some time, and goes.
-        until(lambda: len(bench.left.children()) == len(bench.right.children()) == 1, "two pairs are left", DEAD_TIMEOUT)
+        until(lambda: len(bench.left.children()) == len(bench.right.children()) == 1, "two pairs are left",
+              DEAD_TIMEOUT)
     expect(dropped, "charon has dropped none of its IKE SAs")
 
 
