@@ -23,6 +23,13 @@ mod verifier;
 pub use secrets::Secrets;
 pub use verifier::Verifier;
 
+/// Prepares a thread for work: the library's generator of random numbers is seeded, of which each thread has its own,
+/// and which otherwise delays the first work by tens of milliseconds.
+pub fn prepare_thread() {
+    // If it fails now, it fails again when it is needed, and is told there.
+    let _ = aws_lc_rs::rand::fill(&mut [0]);
+}
+
 /// Which work was done: unique in an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct WorkId(pub u64);

@@ -111,7 +111,12 @@ impl IkeProcess {
             keys: Channel::new(keys.into())?,
             key_requests: 0,
             verifier: Arc::new(Verifier::new()),
-            pool: Pool::start("verify", (VERIFYING_THREADS, MAX_VERIFICATIONS), verify)?,
+            pool: Pool::start(
+                "verify",
+                (VERIFYING_THREADS, MAX_VERIFICATIONS),
+                || {},
+                verify,
+            )?,
             sockets,
             started: Instant::now(),
             refused: 0,

@@ -12,10 +12,11 @@ use crate::memory;
 use crate::privileges::{self, ChildCalls};
 use crate::random::fill_with_random;
 use ikev2::signatures::PrivateKey;
-use ikev2::work::{Done, Secrets, Work, WorkError, WorkId};
+use ikev2::work::{Done, Secrets, Work, WorkError, WorkId, prepare_thread};
 use ipsec::suite::Secret;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -67,7 +68,7 @@ impl KeyProcess {
             main: Channel::new(main)?,
             ike: Channel::new(ike.into())?,
             secrets,
-            pool: Pool::start("keys", (threads, MAX_QUEUED_REQUESTS), work)?,
+            pool: Pool::start("keys", (threads, MAX_QUEUED_REQUESTS), prepare_thread, work)?,
             parked: None,
         })
     }
@@ -129,15 +130,22 @@ impl KeyProcess {
     fn replace(&mut self, entries: Vec<SecretEntry>) {
         let mut secrets = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
         secrets.remove_keys();
-        for entry in entries {
+        // Most peers have the same private key: it is read once, and its first signature prepares those for all.
+        let mut read = HashMap::new();
+        for entry in &entries {
             match entry {
                 SecretEntry::SharedSecret(number, octets) => {
-                    secrets.add_shared_secret(number, Secret::new(octets.to_vec()));
+                    secrets.add_shared_secret(*number, Secret::new(octets.to_vec()));
                 }
-                SecretEntry::PrivateKey(number, pem) => match PrivateKey::from_pem(&pem) {
-                    Ok(key) => secrets.add_private_key(number, key),
-                    Err(why) => eprintln!("esplanade: private key {number} is not used: {why}"),
-                },
+                SecretEntry::PrivateKey(number, pem) => {
+                    let key = read
+                        .entry(pem.as_slice())
+                        .or_insert_with(|| PrivateKey::from_pem(pem));
+                    match key {
+                        Ok(key) => secrets.add_private_key(*number, key.clone()),
+                        Err(why) => eprintln!("esplanade: private key {number} is not used: {why}"),
+                    }
+                }
             }
         }
     }

@@ -17,10 +17,12 @@ pub(super) struct Pool<Job, Out> {
 }
 
 impl<Job: Send + 'static, Out: Send + 'static> Pool<Job, Out> {
-    /// Starts `threads` threads; at most `queue` jobs wait for them. All that they allocate may hold keys.
+    /// Starts `threads` threads, each of which begins with `prepare`; at most `queue` jobs wait for them. All that they
+    /// allocate may hold keys.
     pub(super) fn start(
         name: &str,
         (threads, queue): (usize, usize),
+        prepare: fn(),
         work: impl Fn(Job) -> Out + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel::<Job>(queue);
@@ -32,6 +34,7 @@ impl<Job: Send + 'static, Out: Send + 'static> Pool<Job, Out> {
             let (sender, bell) = (sender.clone(), Arc::clone(&bell));
             Builder::new().name(name.to_owned()).spawn(move || {
                 memory::with_keys(|| {
+                    prepare();
                     while let Some(job) = next(&waiting) {
                         if sender.send(work(job)).is_err() {
                             return;
@@ -94,10 +97,15 @@ mod tests {
     fn results_come_back_and_what_exceeds_the_queue_is_refused() {
         let (start, started) = channel::<()>();
         let started = Mutex::new(started);
-        let pool = Pool::start("test", (1, 2), move |job: u32| {
-            started.lock().unwrap().recv().unwrap();
-            job + 1
-        });
+        let pool = Pool::start(
+            "test",
+            (1, 2),
+            || {},
+            move |job: u32| {
+                started.lock().unwrap().recv().unwrap();
+                job + 1
+            },
+        );
         let pool = pool.unwrap();
         let mut taken = 0;
         while pool.submit(taken).is_ok() {

@@ -27,6 +27,12 @@ pub(crate) trait Barrier: Send {
     /// [`Barrier::missing`].
     fn install(&mut self, plan: &Plan) -> io::Result<()>;
 
+    /// Makes the kernel enforce `plan`, which drops what the previous one drops and differs from it at most in the outer
+    /// addresses of the gateway's own packets, and in routes and sizes.
+    fn install_outer(&mut self, plan: &Plan) -> io::Result<()> {
+        self.install(plan)
+    }
+
     /// Reads what the kernel has, and describes what of this barrier was deleted or changed: `table deleted`. Empty
     /// if nothing is missing, and if nothing has been installed.
     fn missing(&mut self) -> io::Result<Vec<String>>;

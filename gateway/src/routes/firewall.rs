@@ -20,6 +20,7 @@
 //! kernel sends none. ESP that packet rings take is dropped after them by [`ring_bypass`].
 
 mod by_kernel;
+mod cases;
 mod condition;
 mod devices;
 mod exceptions;
@@ -31,8 +32,10 @@ use super::Site;
 use super::nftables::rule::{Field, Rule, Term};
 use super::nftables::{Chain, Count, Hook, Ruleset, TableFamily};
 use super::plan::{Disposition, Entry, Family, Plan};
-use condition::{AH, ESP, TCP, UDP, conditions, when};
+use cases::{Case, cases};
+use condition::{AH, ESP, TCP, UDP, when};
 use devices::{by_tunnel, direction_devices, inside, ring, tun};
+pub(crate) use exceptions::outer_sets;
 use exceptions::{neighbours, on_the_link, our_own, path_mtu};
 use tables::Firewall;
 use unmatched::unmatched;
@@ -67,6 +70,7 @@ pub(crate) fn ruleset(site: &Site, plan: &Plan) -> Ruleset {
         family: TableFamily::Inet,
         table: site.firewall_table(),
         counters,
+        sets: outer_sets(plan),
         chains,
     }
 }
@@ -185,8 +189,8 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
     rules.extend(unmatched(&plan.leaving, drops));
     rules.push(neighbours());
     rules.extend(on_the_link(&plan.leaving));
-    for entry in &plan.leaving {
-        for condition in conditions(entry) {
+    for Case { entry, conditions } in cases(&plan.leaving) {
+        for condition in conditions {
             // Packets to this host's own addresses are not dropped, whatever policy covers the address.
             rules.push(match entry.verdict {
                 Disposition::Bypass => condition.accept(),
@@ -202,14 +206,14 @@ fn drops(entry: &Entry) -> bool {
 }
 
 fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
-    let rules = entries.iter().flat_map(|entry| {
-        let end = |condition: Rule| match entry.verdict {
+    let rules = cases(entries).into_iter().flat_map(|case| {
+        let end = |condition: Rule| match case.entry.verdict {
             Disposition::Bypass => condition.accept(),
             Disposition::Protect | Disposition::Discard => {
                 condition.and(Term::Count(counter)).drop()
             }
         };
-        conditions(entry).into_iter().map(end)
+        case.conditions.into_iter().map(end).collect::<Vec<_>>()
     });
     rules.collect()
 }
@@ -228,8 +232,8 @@ fn rerouting(site: &Site, plan: &Plan) -> Chain {
         neighbours(),
     ]);
     rules.extend(on_the_link(&plan.leaving));
-    for entry in &plan.leaving {
-        for condition in conditions(entry) {
+    for Case { entry, conditions } in cases(&plan.leaving) {
+        for condition in conditions {
             if entry.verdict == Disposition::Discard {
                 rules.push(condition.drop());
                 continue;
@@ -274,9 +278,12 @@ fn marking(site: &Site, plan: &Plan) -> Option<Chain> {
     }
     let mut rules = unmatched(&plan.leaving, |_| true);
     rules.push(when().taken_here(false).accept());
-    for entry in &plan.leaving {
-        let conditions = conditions(entry).into_iter();
-        rules.extend(conditions.map(|condition| marked(site, entry.verdict, condition)));
+    for Case { entry, conditions } in cases(&plan.leaving) {
+        rules.extend(
+            conditions
+                .into_iter()
+                .map(|condition| marked(site, entry.verdict, condition)),
+        );
     }
     Some(chain("marking", "filter", Hook::Prerouting, -150, rules))
 }

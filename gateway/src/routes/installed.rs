@@ -163,7 +163,7 @@ impl<T: Tables> Installed<T> {
     pub(crate) fn enforce(&mut self, plan: Plan) -> io::Result<()> {
         let drops_as = |old: &Plan| self.closed.is_none() && old.drops_as(&plan);
         let closed = match &self.plan {
-            // The barriers are the same for both: an association came or went, and its MTU with it.
+            // The same is dropped: an association came or went, and its MTU and outer addresses with it.
             Some(old) if drops_as(old) => return self.lead_otherwise(plan),
             Some(old) => combined_plan(old, &plan),
             None => plan.clone(),
@@ -182,20 +182,6 @@ impl<T: Tables> Installed<T> {
     /// The plan in force.
     pub(crate) fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
-    }
-
-    /// Puts the routes of a plan that differ from those in force. What other programs have deleted is not looked for
-    /// here: the watch restores it.
-    fn lead_otherwise(&mut self, plan: Plan) -> io::Result<()> {
-        let outcome = self.put_changed_routes(&plan);
-        if outcome.is_ok() {
-            self.plan = Some(plan);
-        } else {
-            self.closed = Some(plan);
-            // If the rollback fails, the watch repeats it; until then the same traffic is dropped.
-            let _ = self.settle();
-        }
-        outcome
     }
 
     fn change(&mut self, closed: &Plan, plan: &Plan) -> io::Result<()> {

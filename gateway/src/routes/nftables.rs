@@ -18,12 +18,14 @@ mod expression;
 pub mod fuzz_body;
 mod present;
 pub(crate) mod rule;
+mod set;
 
 pub(crate) use connection::{Connection, OWNED, Refused};
 pub(crate) use encoding::Count;
 pub(crate) use present::Present;
 
-use rule::Rule;
+use rule::{Field, Rule};
+use std::collections::BTreeSet;
 
 /// The content of one table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,8 +36,21 @@ pub(crate) struct Ruleset {
     pub table: String,
     /// Names of counters that rules share.
     pub counters: Vec<&'static str>,
+    /// Sets that rules name.
+    pub sets: Vec<NamedSet>,
     /// In any order: hooks and priorities determine which runs first.
     pub chains: Vec<Chain>,
+}
+
+/// A set whose values can change while the rules that name it stay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NamedSet {
+    /// Its name.
+    pub name: &'static str,
+    /// The field whose values it holds.
+    pub field: Field,
+    /// In the byte order in which the kernel compares them.
+    pub values: BTreeSet<Vec<u8>>,
 }
 
 /// Which packets the hooks of a table receive.
@@ -77,6 +92,30 @@ pub(crate) enum Hook {
     Postrouting,
     /// Frames received by this device.
     Ingress(String),
+}
+
+impl Ruleset {
+    /// Whether another table is the same but for the values of its sets.
+    pub(crate) fn differs_in_values_at_most(&self, other: &Self) -> bool {
+        let Self {
+            family,
+            table,
+            counters,
+            sets,
+            chains,
+        } = other;
+        self.family == *family
+            && self.table == *table
+            && self.counters == *counters
+            && self.chains == *chains
+            && self.has_sets_like(sets)
+    }
+
+    /// Whether it has these sets, with any values.
+    pub(crate) fn has_sets_like(&self, sets: &[NamedSet]) -> bool {
+        let name = |set: &NamedSet| (set.name, set.field);
+        self.sets.iter().map(name).eq(sets.iter().map(name))
+    }
 }
 
 impl TableFamily {

@@ -63,9 +63,9 @@ pub(crate) struct Plan {
     pub udp_ports: BTreeSet<u16>,
     /// Pairs of outer addresses (the gateway's, the peer's) between which policies protect traffic too: both ends are
     /// their own gateways.
-    pub gateway_peers: BTreeSet<(IpAddr, IpAddr)>,
+    pub gateway_peers: OuterPairs,
     /// Outer source and destination of every SA whose packets pass this network namespace.
-    pub outer: BTreeSet<(IpAddr, IpAddr)>,
+    pub outer: OuterPairs,
     /// Users whose sockets send the gateway's outer packets.
     pub senders: Senders,
     /// Whether the gateway exchanges keys itself: then its packets from [`IKE_PORTS`] pass between any addresses,
@@ -75,6 +75,9 @@ pub(crate) struct Plan {
     /// the first device.
     pub devices: BTreeSet<Arc<str>>,
 }
+
+/// Pairs of outer addresses: source, destination.
+pub(crate) type OuterPairs = BTreeSet<(IpAddr, IpAddr)>;
 
 /// UDP ports of key exchange (RFC 7296 2).
 pub(crate) const IKE_PORTS: [u16; 2] = [500, 4500];
@@ -158,8 +161,8 @@ impl Plan {
         plan
     }
 
-    /// Whether another plan drops the same: they differ at most in where routes lead, and in the size of packets that
-    /// fit.
+    /// Whether another plan drops the same: they differ at most in where routes lead, in the size of packets that fit,
+    /// and in the addresses of the gateway's own packets.
     pub(crate) fn drops_as(&self, other: &Self) -> bool {
         let same = |one: &[Entry], other: &[Entry]| {
             let mut both = one.iter().zip(other);
@@ -176,8 +179,8 @@ impl Plan {
             passing,
             has_direction_devices,
             udp_ports,
-            gateway_peers,
-            outer,
+            gateway_peers: _,
+            outer: _,
             senders,
             exchanges_keys,
             devices,
@@ -188,8 +191,6 @@ impl Plan {
             && same(&self.passing, passing)
             && self.has_direction_devices == *has_direction_devices
             && self.udp_ports == *udp_ports
-            && self.gateway_peers == *gateway_peers
-            && self.outer == *outer
             && self.senders == *senders
             && self.exchanges_keys == *exchanges_keys
             && self.devices == *devices
@@ -206,6 +207,16 @@ impl Plan {
     pub(crate) fn protects(&self, source: IpAddr, destination: IpAddr) -> bool {
         self.leaving.iter().any(|entry| {
             entry.verdict == Disposition::Protect
+                && entry.selector.source.contains(source)
+                && entry.selector.destination.contains(destination)
+        })
+    }
+
+    /// Whether an entry of any list drops packets between two addresses.
+    pub(crate) fn drops_between(&self, (source, destination): (IpAddr, IpAddr)) -> bool {
+        let lists = [&self.leaving, &self.arriving, &self.passing];
+        lists.into_iter().flatten().any(|entry| {
+            entry.verdict != Disposition::Bypass
                 && entry.selector.source.contains(source)
                 && entry.selector.destination.contains(destination)
         })

@@ -7,15 +7,16 @@ use aws_lc_rs::{
     signature::{self as library, EcdsaKeyPair, Ed25519KeyPair, KeyPair},
 };
 use rustls_pki_types::{PrivateKeyDer, pem, pem::PemObject};
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, sync::Arc};
 use zeroize::Zeroizing;
 
 /// What the library calls an RSA key of fewer than 2048 bits.
 const TOO_SMALL: &str = "TooSmall";
 
-/// A private key: zeroed when dropped, never printed.
+/// A private key: zeroed when the last copy is dropped, never printed. Copies share what is computed once for a key.
+#[derive(Clone)]
 pub struct PrivateKey {
-    pair: Pair,
+    pair: Arc<Pair>,
     public: PublicKey,
 }
 
@@ -24,10 +25,10 @@ enum Pair {
     /// One key for both encodings, r | s and a SEQUENCE.
     Ec {
         curve: Curve,
-        fixed: Box<EcdsaKeyPair>,
-        sequence: Box<EcdsaKeyPair>,
+        fixed: EcdsaKeyPair,
+        sequence: EcdsaKeyPair,
     },
-    Ed25519(Box<Ed25519KeyPair>),
+    Ed25519(Ed25519KeyPair),
 }
 
 /// Why there is no private key. Says nothing of its bytes.
@@ -106,12 +107,12 @@ impl PrivateKey {
 
     /// Whether it is one of RSA.
     pub fn is_rsa(&self) -> bool {
-        matches!(self.pair, Pair::Rsa(_))
+        matches!(*self.pair, Pair::Rsa(_))
     }
 
     /// Signs `message`; `None` where this key cannot sign by `scheme`.
     pub fn sign(&self, scheme: Scheme, message: &[u8]) -> Option<Vec<u8>> {
-        match &self.pair {
+        match &*self.pair {
             Pair::Rsa(pair) => sign_by_rsa(pair, scheme, message),
             Pair::Ec {
                 curve,
@@ -148,7 +149,7 @@ impl Curve {
 fn rsa_pair(pair: rsa::KeyPair) -> PrivateKey {
     let public = PublicKey::new(Kind::Rsa, pair.public_key().as_ref());
     PrivateKey {
-        pair: Pair::Rsa(pair),
+        pair: Arc::new(Pair::Rsa(pair)),
         public,
     }
 }
@@ -158,7 +159,7 @@ fn ed25519(der: &[u8]) -> Result<PrivateKey, PrivateKeyError> {
     let pair = pair.map_err(|_| PrivateKeyError::Unsupported)?;
     let public = PublicKey::new(Kind::Ed25519, pair.public_key().as_ref());
     Ok(PrivateKey {
-        pair: Pair::Ed25519(Box::new(pair)),
+        pair: Arc::new(Pair::Ed25519(pair)),
         public,
     })
 }
@@ -189,13 +190,13 @@ fn ec(der: &[u8]) -> Result<PrivateKey, PrivateKeyError> {
         );
         if let (Ok(fixed), Ok(sequence)) = pairs {
             let public = PublicKey::new(Kind::Ec(curve), fixed.public_key().as_ref());
-            let (fixed, sequence) = (Box::new(fixed), Box::new(sequence));
+            let pair = Pair::Ec {
+                curve,
+                fixed,
+                sequence,
+            };
             return Ok(PrivateKey {
-                pair: Pair::Ec {
-                    curve,
-                    fixed,
-                    sequence,
-                },
+                pair: Arc::new(pair),
                 public,
             });
         }

@@ -254,6 +254,17 @@ impl Barrier for DeviceFilters {
         })
     }
 
+    fn install_outer(&mut self, plan: &Plan) -> io::Result<()> {
+        if let Some(force) = self.force.as_mut().filter(|_| !self.is_torn) {
+            let mut changed = force.plan.outer.symmetric_difference(&plan.outer);
+            if !changed.any(|pair| plan.drops_between(*pair)) {
+                force.plan.outer.clone_from(&plan.outer);
+                return Ok(());
+            }
+        }
+        self.install(plan)
+    }
+
     fn missing(&mut self) -> io::Result<Vec<String>> {
         let Some(mut force) = self.force.take_if(|_| self.news.take_due()) else {
             return Ok(Vec::new());

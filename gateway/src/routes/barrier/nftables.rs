@@ -37,6 +37,15 @@ impl Barrier for Nftables {
         }
     }
 
+    fn install_outer(&mut self, plan: &Plan) -> io::Result<()> {
+        let sets = firewall::outer_sets(plan);
+        match self.table.applied() {
+            Some(old) if old.sets == sets => Ok(()),
+            Some(old) if old.has_sets_like(&sets) => self.table.change_values(sets),
+            _ => self.install(plan),
+        }
+    }
+
     fn missing(&mut self) -> io::Result<Vec<String>> {
         self.table.missing()
     }

@@ -4,7 +4,8 @@
 use super::condition::{AH, ESP, UDP, when};
 use super::devices::ring;
 use crate::routes::Site;
-use crate::routes::nftables::rule::{Field, Rule};
+use crate::routes::nftables::NamedSet;
+use crate::routes::nftables::rule::{Field, Rule, Term, joined};
 use crate::routes::plan::{Disposition, Entry, Family, IKE_PORTS, Plan, Senders, overlap};
 use ipsec::policy::Prefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,25 +14,54 @@ pub(super) const ICMP: u8 = 1;
 const IGMP: u8 = 2;
 pub(super) const ICMP6: u8 = 58;
 
+/// The families of outer packets that rules distinguish. A gateway that exchanges keys has both, whichever peers have
+/// come: so their coming changes values alone.
+fn outer_families(plan: &Plan) -> impl Iterator<Item = Family> {
+    [Family::V4, Family::V6].into_iter().filter(|family| {
+        let is_of_family = |pair| family_of(pair) == Some(*family);
+        plan.exchanges_keys || plan.outer.iter().any(is_of_family)
+    })
+}
+
+/// The family of both addresses.
+fn family_of((source, destination): &(IpAddr, IpAddr)) -> Option<Family> {
+    let family = Family::of(*source);
+    (Family::of(*destination) == family).then_some(family)
+}
+
+/// The name of the set of pairs of outer addresses.
+fn outer_set(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "outer_v4",
+        Family::V6 => "outer_v6",
+    }
+}
+
+/// The sets that [`our_own`] names.
+pub(crate) fn outer_sets(plan: &Plan) -> Vec<NamedSet> {
+    let pairs = |family| {
+        let pairs = plan.outer.iter();
+        pairs.filter(move |pair| family_of(pair) == Some(family))
+    };
+    let set = |family| NamedSet {
+        name: outer_set(family),
+        field: Field::Ends(family),
+        values: pairs(family).map(|pair| joined(*pair)).collect(),
+    };
+    outer_families(plan).map(set).collect()
+}
+
 /// The gateway's own outer packets. The mark alone is not enough, because any user of raw sockets may set it: they must
 /// be ESP, AH or UDP from one of the gateway's ports, between addresses of an SA, or IKE; and from a socket of the
 /// gateway's user. What the kernel's own IPsec has sealed bears the socket of the packet inside, or none, so its user
 /// is not asked for.
 pub(super) fn our_own(site: &Site, plan: &Plan) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for family in [Family::V4, Family::V6] {
-        let pairs = plan.outer.iter().copied().filter(|(source, destination)| {
-            let families = [source, destination].map(|end| Family::of(*end));
-            families == [family; 2]
-        });
-        let pairs: Vec<_> = pairs.collect();
-        if pairs.is_empty() {
-            continue;
-        }
+    for family in outer_families(plan) {
         let between = when()
             .marked(site.outside_mark())
             .family(family)
-            .between(family, pairs);
+            .and(Term::In(Field::Ends(family), outer_set(family)));
         rules.push(between.clone().protocols(&[ESP, AH]));
         if family == Family::V6 {
             // A packet fragmented before this hook has its protocol in the fragment header.

@@ -37,6 +37,7 @@ pub(crate) fn ruleset(site: &Site, rings: &Rings) -> Option<Ruleset> {
         family: TableFamily::Netdev,
         table: site.firewall_table(),
         counters: Vec::new(),
+        sets: Vec::new(),
         chains: chains.collect(),
     })
 }

@@ -4,7 +4,9 @@
 //! When the process dies the table stays, and the next process of the gateway takes it over. A kernel before 6.9 does
 //! not support that; there the table can be changed by every program.
 
-use crate::routes::nftables::{Connection, Count, OWNED, Present, Refused, Ruleset, TableFamily};
+use crate::routes::nftables::{
+    Connection, Count, NamedSet, OWNED, Present, Refused, Ruleset, TableFamily,
+};
 use std::io;
 
 /// A table and the connection that owns it.
@@ -33,6 +35,14 @@ impl Firewall {
 
     /// Replaces the table's contents atomically; its counters keep their values. On an error nothing has changed.
     pub(crate) fn apply(&mut self, ruleset: &Ruleset) -> io::Result<()> {
+        let old = self.applied();
+        if old.is_some_and(|old| old != ruleset && old.differs_in_values_at_most(ruleset)) {
+            return self.change_values(ruleset.sets.clone());
+        }
+        self.replace(ruleset)
+    }
+
+    fn replace(&mut self, ruleset: &Ruleset) -> io::Result<()> {
         match self.put(ruleset, OWNED) {
             Err(refused) if refused.is_about_flags() => self.apply_unowned(ruleset),
             outcome => self.settle(ruleset, outcome),
@@ -43,6 +53,40 @@ impl Firewall {
     pub(super) fn apply_unowned(&mut self, ruleset: &Ruleset) -> io::Result<()> {
         let outcome = self.put(ruleset, 0);
         self.settle(ruleset, outcome)
+    }
+
+    /// Gives the sets of the table these values, atomically; its rules stay. Does nothing before rules were installed.
+    pub(crate) fn change_values(&mut self, sets: Vec<NamedSet>) -> io::Result<()> {
+        let Some((mut ruleset, present)) = self.applied.take() else {
+            return Ok(());
+        };
+        let known = self.generation;
+        let outcome = self.try_to_change_values(&ruleset, &sets);
+        if let Ok(generation) = outcome {
+            // Each transaction, of any program, adds one. If only ours was committed, nothing else has changed.
+            let is_ours = known.is_some_and(|known| known.wrapping_add(1) == generation);
+            self.generation = is_ours.then_some(generation);
+            let present = present.map(|present| present.with_values(&sets));
+            ruleset.sets = sets;
+            self.applied = Some((ruleset, present));
+            return Ok(());
+        }
+        // The table is not as it was left, or the kernel has no room: replacing all of it repairs the first, and
+        // explains the second.
+        let wanted = Ruleset {
+            sets,
+            ..ruleset.clone()
+        };
+        self.applied = Some((ruleset, present));
+        self.replace(&wanted)
+    }
+
+    /// The kernel's generation number after the change.
+    fn try_to_change_values(&mut self, ruleset: &Ruleset, sets: &[NamedSet]) -> io::Result<u32> {
+        let connection = self.connection()?;
+        let changed = connection.change_values(ruleset, sets);
+        changed.map_err(|refused| refused.error)?;
+        connection.generation()
     }
 
     fn put(&mut self, ruleset: &Ruleset, flags: u32) -> Result<(), Refused> {
@@ -60,7 +104,7 @@ impl Firewall {
         let connection = self.connection()?;
         // Read first, as in `missing`.
         let generation = connection.generation();
-        let present = Present::read(connection, family, &table);
+        let present = Present::read(connection, family, &table, &ruleset.sets);
         let present = present.ok().flatten();
         let present = present.filter(|present| present.has_shape_of(ruleset));
         self.generation = generation.ok().filter(|_| present.is_some());
@@ -80,13 +124,14 @@ impl Firewall {
         }
         let (family, table) = (self.family, self.table.clone());
         let known = self.generation;
+        let sets = self.applied().map_or_else(Vec::new, |old| old.sets.clone());
         let connection = self.connection()?;
         // Read first: changes after this lead to another comparison the next time.
         let generation = connection.generation()?;
         if known == Some(generation) {
             return Ok(Vec::new());
         }
-        let now = Present::read(connection, family, &table)?;
+        let now = Present::read(connection, family, &table, &sets)?;
         let wanted = self
             .applied
             .as_ref()

@@ -1,12 +1,14 @@
 use super::super::DEFAULT_MARK;
 use super::super::plan::Senders;
 use super::super::plan::tests::entry;
+use super::condition::conditions;
 use super::*;
 use ipsec::policy::Upper;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 mod by_kernel;
+pub(crate) mod generated;
 pub(crate) mod kernel;
 mod ring_bypass;
 
@@ -26,7 +28,7 @@ fn chain(site: &Site, plan: &Plan, name: &str) -> Vec<Rule> {
     let mut rules = whole_chain(site, plan, name);
     let family = |family| when().family(family).accept();
     let only_passes = |rule: &Rule| {
-        let asks = |term: &Term| matches!(term, Term::Outside(..));
+        let asks = |term: &Term| matches!(term, Term::Ranges { negated: true, .. });
         rule.terms.iter().any(asks) || [Family::V4, Family::V6].map(family).contains(rule)
     };
     let clamps = |rule: &Rule| rule.terms.contains(&Term::ClampSegments);
@@ -193,15 +195,7 @@ fn a_mark_alone_passes_no_drop_rule() {
     assert_eq!(rules.len(), 5);
     for rule in rules {
         assert!(rule.terms.contains(&user.terms[0]), "{rule:?}");
-        let is_pair = |term: &Term| {
-            matches!(
-                term,
-                Term::Any {
-                    field: Field::Ends(_),
-                    ..
-                }
-            )
-        };
+        let is_pair = |term: &Term| matches!(term, Term::In(Field::Ends(_), _));
         assert!(rule.terms.iter().any(is_pair), "{rule:?}");
     }
     let armed = Plan {

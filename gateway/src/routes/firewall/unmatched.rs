@@ -49,68 +49,12 @@ fn of_family(meant: &[&Entry], family: Family) -> Vec<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::routes::nftables::rule::{Term, Verdict as End};
+    use crate::routes::firewall::tests::generated::{addresses, entries, fits};
+    use crate::routes::nftables::rule::Verdict as End;
     use crate::routes::plan::Disposition;
-    use crate::routes::plan::tests::{entry, normal, prefix};
-    use ipsec::policy::{Prefix, Upper};
+    use crate::routes::plan::tests::{entry, prefix};
+    use ipsec::policy::Upper;
     use proptest::prelude::*;
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-    fn addresses() -> impl Strategy<Value = IpAddr> {
-        let few = || proptest::sample::select(vec![0u8, 1, 2, 63, 64, 127, 128, 254, 255]);
-        let v4 = (few(), few(), few()).prop_map(|(a, b, c)| Ipv4Addr::new(a, 0, b, c).into());
-        let v6 = (few(), few(), few()).prop_map(|(a, b, c)| {
-            let [a, b, c] = [a, b, c].map(u16::from);
-            Ipv6Addr::new(a << 8, 0, 0, b, 0, 0, 0, c).into()
-        });
-        prop_oneof![v4, v6]
-    }
-
-    fn prefixes() -> impl Strategy<Value = Prefix> {
-        let lens = proptest::sample::select(vec![0u8, 7, 8, 9, 16, 24, 25, 31, 32, 64, 127, 128]);
-        (addresses(), lens).prop_map(|(address, len)| {
-            let most = if address.is_ipv4() { 32 } else { 128 };
-            let len = len.min(most);
-            normal(Prefix { address, len })
-        })
-    }
-
-    fn entries() -> impl Strategy<Value = Vec<Entry>> {
-        let verdicts = prop_oneof![
-            Just(Disposition::Protect),
-            Just(Disposition::Discard),
-            Just(Disposition::Bypass)
-        ];
-        let one = (prefixes(), prefixes(), verdicts).prop_map(|(source, destination, verdict)| {
-            let [source, destination] =
-                [source, destination].map(|side| format!("{}/{}", side.address, side.len));
-            entry(&source, &destination, Upper::Any, verdict)
-        });
-        proptest::collection::vec(one, 0..20)
-    }
-
-    /// Evaluates a rule of these terms as the kernel does.
-    fn accepts(rule: &Rule, source: IpAddr, destination: IpAddr) -> bool {
-        assert_eq!(rule.verdict, Some(End::Accept));
-        let family = Family::of(source);
-        rule.terms.iter().all(|term| match term {
-            Term::Any {
-                field: Field::Family,
-                ..
-            } => when().family(family).terms.contains(term),
-            Term::Outside(field, ranges) => {
-                let address = match field {
-                    Field::Source(_) => source,
-                    _ => destination,
-                };
-                let number = Range::host(address).first;
-                !ranges
-                    .iter()
-                    .any(|range| range.first <= number && number <= range.last)
-            }
-            other => panic!("{other:?}"),
-        })
-    }
 
     fn drops(entry: &Entry) -> bool {
         entry.verdict != Disposition::Bypass
@@ -127,7 +71,7 @@ mod tests {
                 if source.is_ipv4() != destination.is_ipv4() {
                     continue;
                 }
-                let passes = rules.iter().any(|rule| accepts(rule, source, destination));
+                let passes = rules.iter().any(|rule| rule.verdict == Some(End::Accept) && fits(rule, source, destination));
                 let meant = || entries.iter().filter(|entry| drops(entry));
                 let is_named = meant().any(|entry| {
                     entry.selector.source.contains(source) && entry.selector.destination.contains(destination)

@@ -65,8 +65,41 @@ impl<T: Tables> Installed<T> {
         Ok(())
     }
 
+    /// Puts the routes of a plan that differ from those in force, while the gateway's own packets of both plans pass.
+    /// What other programs have deleted is not looked for here: the watch restores it.
+    pub(super) fn lead_otherwise(&mut self, plan: Plan) -> io::Result<()> {
+        let outer = self.plan.as_ref().map(|old| &old.outer);
+        let both = outer.filter(|old| **old != plan.outer).map(|old| Plan {
+            outer: old | &plan.outer,
+            ..plan.clone()
+        });
+        let outcome = match &both {
+            Some(both) => self.lead_with_outer(both, &plan),
+            None => self.put_changed_routes(&plan),
+        };
+        if outcome.is_ok() {
+            self.plan = Some(plan);
+        } else {
+            self.closed = both.or(Some(plan));
+            // If the rollback fails, the watch repeats it; until then the same traffic is dropped.
+            let _ = self.settle();
+        }
+        outcome
+    }
+
+    fn lead_with_outer(&mut self, both: &Plan, plan: &Plan) -> io::Result<()> {
+        self.install_outer(both)?;
+        self.put_changed_routes(plan)?;
+        self.install_outer(plan)
+    }
+
+    fn install_outer(&mut self, plan: &Plan) -> io::Result<()> {
+        let mut barriers = self.barriers.iter_mut();
+        barriers.try_for_each(|barrier| barrier.install_outer(plan))
+    }
+
     /// Puts the routes of a plan that drops the same as the one in force and leads some of it otherwise.
-    pub(super) fn put_changed_routes(&mut self, plan: &Plan) -> io::Result<()> {
+    fn put_changed_routes(&mut self, plan: &Plan) -> io::Result<()> {
         let before = self.plan.as_ref();
         let changed = before.map(|before| steering::changed_routes(&self.site, before, plan));
         let changed = changed.unwrap_or_default();

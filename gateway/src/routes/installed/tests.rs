@@ -334,6 +334,35 @@ fn where_only_sizes_change_routes_are_put_alone_and_put_back_if_one_is_refused()
 }
 
 #[test]
+fn outer_addresses_change_without_a_search_for_what_both_plans_drop_and_are_put_back_if_refused() {
+    let old = plan(&[("10.1.0.0/24", "10.2.0.0/24", Disposition::Protect)]);
+    let pair = |peer: &str| ("192.0.2.1".parse().unwrap(), peer.parse().unwrap());
+    let with = |peers: &[&str]| Plan {
+        outer: peers.iter().map(|peer| pair(peer)).collect(),
+        ..old.clone()
+    };
+    for (before, after, changes) in [
+        (with(&["192.0.2.2"]), with(&["192.0.2.2", "192.0.2.3"]), 1),
+        (with(&["192.0.2.2", "192.0.2.3"]), with(&["192.0.2.2"]), 1),
+        (with(&["192.0.2.2"]), with(&["192.0.2.3"]), 2),
+    ] {
+        assert!(before.drops_as(&after));
+        for step in 1.. {
+            let (host, mut installed) = settled(&before);
+            host.model().refuses = Some(Refuses::Only(step));
+            let outcome = installed.enforce(after.clone());
+            assert_closed(&host, &outcome);
+            let wanted = if outcome.is_ok() { &after } else { &before };
+            assert_in_force(&host, &mut installed, wanted);
+            if outcome.is_ok() {
+                assert_eq!(host.model().steps, 2 * changes, "each barrier");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_change_refused_at_any_step_is_taken_back_and_lets_nothing_pass_meanwhile() {
     let mut refused = 0;
     for (old, new) in changes() {

@@ -2,7 +2,7 @@
 //! is open.
 
 use super::encoding::{self, Batch, Count, FAMILY_HEADER_BYTES, message};
-use super::{Ruleset, TableFamily};
+use super::{NamedSet, Ruleset, TableFamily};
 use crate::netlink_socket::NetlinkSocket;
 use crate::netlink_socket::attributes::{self, Attributes};
 use crate::netlink_socket::message::{ExchangeError, KernelMessage};
@@ -72,6 +72,17 @@ impl Connection {
     ) -> Result<(), Refused> {
         let mut batch = Batch::begin(self.0.next_number());
         encoding::replace(&mut batch, ruleset, table_flags, counts);
+        self.commit(batch.end())
+    }
+
+    /// Gives the sets of a table, which has `ruleset`, these values, atomically.
+    pub(crate) fn change_values(
+        &mut self,
+        ruleset: &Ruleset,
+        sets: &[NamedSet],
+    ) -> Result<(), Refused> {
+        let mut batch = Batch::begin(self.0.next_number());
+        encoding::change_values(&mut batch, ruleset, sets);
         self.commit(batch.end())
     }
 

@@ -1,8 +1,9 @@
-//! Encodes a table's whole contents as one transaction: the old contents are replaced by the new ones atomically, or
+//! Encodes a table's whole contents, or other values of its sets, as one transaction: all of it takes effect at once, or
 //! nothing changes.
 
-use super::expression::{self, COUNTER, NAME_OF_ANY_SET, Set, SetContent};
-use super::{Chain, Hook, Ruleset, TableFamily};
+use super::expression::{self, COUNTER};
+use super::set::{NAME_OF_ANY_SET, Set, SetContent};
+use super::{Chain, Hook, NamedSet, Ruleset, TableFamily};
 use crate::netlink_socket::attributes::Attributes;
 use crate::netlink_socket::message::header;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST};
@@ -18,6 +19,8 @@ pub(super) mod message {
     pub(crate) const GET_RULE: u8 = 7;
     pub(crate) const NEW_SET: u8 = 9;
     pub(crate) const NEW_SET_ELEMENTS: u8 = 12;
+    pub(crate) const GET_SET_ELEMENTS: u8 = 13;
+    pub(crate) const DELETE_SET_ELEMENTS: u8 = 14;
     pub(crate) const GET_GENERATION: u8 = 16;
     pub(crate) const NEW_OBJECT: u8 = 18;
     pub(crate) const GET_OBJECT: u8 = 19;
@@ -34,7 +37,7 @@ const BATCH_END: u16 = 0x11;
 pub(super) const FAMILY_HEADER_BYTES: usize = 4;
 
 /// NFT_SET_ANONYMOUS and NFT_SET_CONSTANT; NFT_SET_INTERVAL.
-const SET_FLAGS: u32 = 1 | 2;
+const OF_ONE_TERM: u32 = 1 | 2;
 const HAS_RANGES: u32 = 4;
 
 /// NFT_SET_ELEM_INTERVAL_END: the first value after a range.
@@ -166,6 +169,10 @@ pub(super) fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, co
         counter(batch, ruleset, count.copied().unwrap_or((name, 0, 0)));
     }
     let mut next_set = 1;
+    for set in &ruleset.sets {
+        fill_set(batch, ruleset, &Set::named(set, next_set));
+        next_set += 1;
+    }
     for chain in &ruleset.chains {
         open_chain(batch, ruleset, chain);
         for rule in &chain.rules {
@@ -185,6 +192,25 @@ pub(super) fn replace(batch: &mut Batch, ruleset: &Ruleset, table_flags: u32, co
                 ruleset.family,
                 attributes,
             );
+        }
+    }
+}
+
+/// Gives the sets of a table, which has `ruleset`, these values.
+pub(super) fn change_values(batch: &mut Batch, ruleset: &Ruleset, sets: &[NamedSet]) {
+    for (old, new) in ruleset.sets.iter().zip(sets) {
+        for (kind, values) in [
+            (
+                message::NEW_SET_ELEMENTS,
+                new.values.difference(&old.values),
+            ),
+            (
+                message::DELETE_SET_ELEMENTS,
+                old.values.difference(&new.values),
+            ),
+        ] {
+            let values: Vec<_> = values.map(|value| (value, 0)).collect();
+            put_elements(batch, ruleset, kind, (new.name, None), &values);
         }
     }
 }
@@ -224,26 +250,46 @@ fn open_chain(batch: &mut Batch, ruleset: &Ruleset, chain: &Chain) {
 
 fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
     let mut attributes = Attributes::default();
-    attributes
-        .put_text(1, &ruleset.table)
-        .put_text(2, NAME_OF_ANY_SET);
+    attributes.put_text(1, &ruleset.table).put_text(2, set.name);
     let (kind, elements) = elements(&set.content);
-    attributes.put_u32(3, SET_FLAGS | kind);
+    let is_of_one_term = set.name == NAME_OF_ANY_SET;
+    let lasts = if is_of_one_term { OF_ONE_TERM } else { 0 };
+    attributes.put_u32(3, lasts | kind);
     attributes.put_u32(4, set.data_type);
     attributes.put_u32(5, set.key_len).put_u32(10, set.id);
-    attributes.nest(9, |described| {
-        described.put_u32(1, elements.len() as u32);
-    });
+    if is_of_one_term {
+        // The most elements that the kernel makes room for.
+        attributes.nest(9, |described| {
+            described.put_u32(1, elements.len() as u32);
+        });
+    }
     // User data, which only `nft` reads: kind, length, and 1 for host byte order or 2 for network byte order.
     let order: u32 = if set.is_in_host_order { 1 } else { 2 };
     attributes.put(13, &[&[0, 4][..], &order.to_ne_bytes()].concat());
     batch.add(message::NEW_SET, NLM_F_CREATE, ruleset.family, attributes);
+    put_elements(
+        batch,
+        ruleset,
+        message::NEW_SET_ELEMENTS,
+        (set.name, Some(set.id)),
+        &elements,
+    );
+}
+
+/// Adds elements to a set or deletes them; `id` is its number in the transaction that makes it.
+fn put_elements(
+    batch: &mut Batch,
+    ruleset: &Ruleset,
+    kind: u8,
+    (name, id): (&str, Option<u32>),
+    elements: &[(&Vec<u8>, u32)],
+) {
     for some in elements.chunks(ELEMENTS_PER_MESSAGE) {
         let mut attributes = Attributes::default();
-        attributes
-            .put_text(1, &ruleset.table)
-            .put_text(2, NAME_OF_ANY_SET);
-        attributes.put_u32(4, set.id);
+        attributes.put_text(1, &ruleset.table).put_text(2, name);
+        if let Some(id) = id {
+            attributes.put_u32(4, id);
+        }
         attributes.nest(3, |list| {
             for (value, flags) in some {
                 list.nest(1, |element| {
@@ -256,12 +302,7 @@ fn fill_set(batch: &mut Batch, ruleset: &Ruleset, set: &Set) {
                 });
             }
         });
-        batch.add(
-            message::NEW_SET_ELEMENTS,
-            NLM_F_CREATE,
-            ruleset.family,
-            attributes,
-        );
+        batch.add(kind, NLM_F_CREATE, ruleset.family, attributes);
     }
 }
 

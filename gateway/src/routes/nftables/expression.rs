@@ -3,37 +3,11 @@
 //! The numbers are those of `linux/netfilter/nf_tables.h`. All terms use the same register, which each of them loads.
 
 use super::rule::{Field, Rule, Term, Verdict, octets};
+use super::set::Set;
 use crate::netlink_socket::attributes::Attributes;
 use crate::routes::plan::Family;
 use crate::routes::range::{Range, address};
 use ipsec::policy::Prefix;
-use std::collections::BTreeSet;
-
-/// An anonymous set: the values of a term that has several, which the kernel looks up.
-pub(super) struct Set {
-    /// Identifies the set within the transaction.
-    pub id: u32,
-    /// The type as which `nft` shows the values.
-    pub data_type: u32,
-    /// Whether the values are in host byte order; only for `nft` too.
-    pub is_in_host_order: bool,
-    /// The length of each value, in bytes.
-    pub key_len: u32,
-    /// The elements.
-    pub content: SetContent,
-}
-
-/// The elements of a set.
-pub(super) enum SetContent {
-    /// Single values.
-    Values(BTreeSet<Vec<u8>>),
-    /// Each pair is the first value of a range and the first one after it; without a second value the range extends to
-    /// the largest one.
-    Ranges(Vec<(Vec<u8>, Option<Vec<u8>>)>),
-}
-
-/// The name for which the kernel chooses a free number.
-pub(super) const NAME_OF_ANY_SET: &str = "__set%d";
 
 const LIST_ELEMENT: u16 = 1;
 const EXPRESSION_NAME: u16 = 1;
@@ -91,20 +65,17 @@ impl Expressions {
                 negated,
             } => {
                 self.load(*field);
-                let is_joined = matches!(field, Field::Ends(_));
-                if let (Some(only), 1, false) = (values.first(), values.len(), is_joined) {
+                if let (Some(only), 1) = (values.first(), values.len()) {
                     return self.compare(only, *negated);
                 }
-                let set = Set {
-                    id: *next_set,
-                    data_type: data_type(*field),
-                    is_in_host_order: is_in_host_order(*field),
-                    key_len: values.first().map_or(0, Vec::len) as u32,
-                    content: SetContent::Values(values.clone()),
-                };
+                let set = Set::of_term(*next_set, *field, values.clone());
                 *next_set += 1;
-                self.look_up(set.id, *negated);
+                self.look_up(set.name, Some(set.id), *negated);
                 sets.push(set);
+            }
+            Term::In(field, set) => {
+                self.load(*field);
+                self.look_up(set, None, false);
             }
             Term::Bits {
                 field,
@@ -117,7 +88,16 @@ impl Expressions {
                 self.compare(value, *negated);
             }
             Term::Within(field, prefix) => self.within(*field, *prefix, false),
-            Term::Outside(field, ranges) => self.outside(*field, ranges, next_set, sets),
+            Term::Ranges {
+                field,
+                ranges,
+                negated,
+            } => {
+                if let Some(set) = self.ranges(*field, ranges, *negated, *next_set) {
+                    *next_set += 1;
+                    sets.push(set);
+                }
+            }
             Term::Count(name) => self.push("objref", |data| {
                 data.put_u32(1, COUNTER).put_text(2, name);
             }),
@@ -151,15 +131,16 @@ impl Expressions {
         self.compare(&address, negated);
     }
 
-    /// A single range that is a prefix is compared; others are looked up in a set.
-    fn outside(&mut self, field: Field, ranges: &[Range], next_set: &mut u32, sets: &mut Vec<Set>) {
+    /// A single range that is a prefix is compared; others are looked up in a set, which is returned.
+    fn ranges(&mut self, field: Field, ranges: &[Range], negated: bool, id: u32) -> Option<Set> {
         let (Field::Source(family) | Field::Destination(family)) = field else {
-            return;
+            return None;
         };
         if let [only] = ranges
             && let Some(prefix) = only.as_prefix(family)
         {
-            return self.within(field, prefix, true);
+            self.within(field, prefix, negated);
+            return None;
         }
         let key = |number| octets(address(number, family));
         let last_of_all = Range::all(family).last;
@@ -167,17 +148,11 @@ impl Expressions {
             let behind = (range.last < last_of_all).then(|| key(range.last + 1));
             (key(range.first), behind)
         };
-        let set = Set {
-            id: *next_set,
-            data_type: data_type(field),
-            is_in_host_order: false,
-            key_len: key(0).len() as u32,
-            content: SetContent::Ranges(ranges.iter().map(pair).collect()),
-        };
-        *next_set += 1;
+        let ranges = ranges.iter().map(pair).collect();
+        let set = Set::of_ranges(id, field, key(0).len() as u32, ranges);
         self.load(field);
-        self.look_up(set.id, true);
-        sets.push(set);
+        self.look_up(set.name, Some(set.id), negated);
+        Some(set)
     }
 
     fn load(&mut self, field: Field) {
@@ -260,10 +235,14 @@ impl Expressions {
         });
     }
 
-    fn look_up(&mut self, set: u32, negated: bool) {
+    /// `id`: the number in the transaction of a set whose name the kernel chooses.
+    fn look_up(&mut self, set: &str, id: Option<u32>, negated: bool) {
         self.push("lookup", |data| {
-            data.put_text(1, NAME_OF_ANY_SET).put_u32(2, REGISTER);
-            data.put_u32(4, set).put_u32(5, negated.into());
+            data.put_text(1, set).put_u32(2, REGISTER);
+            if let Some(id) = id {
+                data.put_u32(4, id);
+            }
+            data.put_u32(5, negated.into());
         });
     }
 
@@ -338,37 +317,6 @@ fn meta_key(field: Field) -> Option<u32> {
         Field::Opened => 25,
         _ => return None,
     })
-}
-
-/// The type numbers by which `nft` shows the elements of sets; the kernel only stores them.
-fn data_type(field: Field) -> u32 {
-    match field {
-        Field::Source(Family::V4) | Field::Destination(Family::V4) => 7,
-        Field::Source(Family::V6) | Field::Destination(Family::V6) => 8,
-        // Two addresses: six bits for each type.
-        Field::Ends(Family::V4) => 7 << 6 | 7,
-        Field::Ends(Family::V6) => 8 << 6 | 8,
-        Field::Protocol | Field::FragmentNextHeader => 12,
-        Field::SourcePort | Field::DestinationPort => 13,
-        Field::Mark => 19,
-        Field::SocketUser => 24,
-        Field::IcmpType => 29,
-        Field::DestinationKind => 38,
-        Field::InDevice | Field::OutDevice => 41,
-        // An integer.
-        _ => 4,
-    }
-}
-
-fn is_in_host_order(field: Field) -> bool {
-    matches!(
-        field,
-        Field::Mark
-            | Field::DestinationKind
-            | Field::InDevice
-            | Field::OutDevice
-            | Field::SocketUser
-    )
 }
 
 /// Byte `n` of the mask of `len` bits.

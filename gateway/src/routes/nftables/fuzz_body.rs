@@ -1,14 +1,15 @@
 //! Called by a fuzzer: any bytes as the kernel's lists of nf_tables objects.
 
 use super::connection::{attributes_of, count_in};
+use super::present::values;
 use super::{Present, Ruleset, TableFamily};
 use crate::netlink_socket::message::messages;
 
 const TABLE: &str = "esplanade";
 const COUNTERS: [&str; 2] = ["in", "out"];
 
-/// Reads `data` as a datagram of answers: the first describes a table, the following ones its chains, rules and
-/// counters.
+/// Reads `data` as a datagram of answers: the first describes a table, the following ones its chains, rules, counters
+/// and elements of sets.
 ///
 /// # Panics
 ///
@@ -23,6 +24,7 @@ pub fn answers(data: &[u8]) {
     for body in &bodies {
         let count = count_in(body, TABLE, &COUNTERS);
         assert!(count.is_none_or(|(name, ..)| COUNTERS.contains(&name)));
+        values(body);
     }
     let Some((found, others)) = bodies.split_first() else {
         return;
@@ -36,6 +38,7 @@ pub fn answers(data: &[u8]) {
         family: TableFamily::Inet,
         table: TABLE.to_owned(),
         counters: Vec::new(),
+        sets: Vec::new(),
         chains: Vec::new(),
     };
     assert!(empty.has_shape_of(&ruleset));

@@ -3,7 +3,7 @@
 
 use super::connection::Connection;
 use super::encoding::message;
-use super::{Ruleset, TableFamily};
+use super::{NamedSet, Ruleset, TableFamily};
 use crate::netlink_socket::attributes::{self, Attributes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,6 +14,8 @@ pub(crate) struct Present {
     handle: u64,
     flags: u32,
     chains: BTreeMap<String, Chain>,
+    /// The values of each set that rules name.
+    sets: BTreeMap<&'static str, BTreeSet<Vec<u8>>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,11 +26,12 @@ struct Chain {
 }
 
 impl Present {
-    /// Reads a table; none if it does not exist.
+    /// Reads a table, and the sets of these names; none if it does not exist.
     pub(crate) fn read(
         connection: &mut Connection,
         family: TableFamily,
         table: &str,
+        sets: &[NamedSet],
     ) -> io::Result<Option<Self>> {
         let named = || {
             let mut which = Attributes::default();
@@ -47,7 +50,24 @@ impl Present {
             which.put_text(2, attributes::find_text(body, 3).unwrap_or_default());
             rules.extend(connection.list(message::GET_RULE, family, which)?);
         }
-        Ok(Some(Self::of(table, &found, &chains, &rules)))
+        let mut present = Self::of(table, &found, &chains, &rules);
+        for set in sets {
+            let mut which = named();
+            which.put_text(2, set.name);
+            let values = match connection.list(message::GET_SET_ELEMENTS, family, which) {
+                // The set was deleted, which the kernel allows only if no rule names it: that rule is missing, too.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+                lists => lists?.iter().flat_map(|body| values(body)).collect(),
+            };
+            present.sets.insert(set.name, values);
+        }
+        Ok(Some(present))
+    }
+
+    /// The same table after its sets were given other values.
+    pub(crate) fn with_values(mut self, sets: &[NamedSet]) -> Self {
+        self.sets = values_of(sets);
+        self
     }
 
     /// Parses the kernel's answers: the one about the table, and those about chains and rules of any table.
@@ -56,6 +76,7 @@ impl Present {
             handle: attributes::find_u64(found, 4).unwrap_or_default(),
             flags: attributes::find_u32(found, 2).unwrap_or_default(),
             chains: BTreeMap::new(),
+            sets: BTreeMap::new(),
         };
         let is_ours = |body: &&Vec<u8>| is_of(table, body);
         for body in chains.iter().filter(is_ours) {
@@ -77,7 +98,7 @@ impl Present {
         present
     }
 
-    /// Whether it has the chains of `ruleset`, each with as many rules.
+    /// Whether it has the chains of `ruleset`, each with as many rules, and the values of its sets.
     pub(crate) fn has_shape_of(&self, ruleset: &Ruleset) -> bool {
         let wanted = ruleset.chains.iter();
         let wanted: BTreeMap<_, _> = wanted
@@ -87,7 +108,7 @@ impl Present {
         let found: BTreeMap<_, _> = found
             .map(|(name, chain)| (name.as_str(), chain.rules.len()))
             .collect();
-        wanted == found
+        wanted == found && self.sets == values_of(&ruleset.sets)
     }
 
     /// Describes what is missing or changed in `now`.
@@ -120,7 +141,41 @@ impl Present {
             .keys()
             .filter(|name| !self.chains.contains_key(*name));
         words.extend(strange.map(|name| format!("chain {name} added")));
+        for (name, wanted) in &self.sets {
+            let lost = match now.sets.get(name) {
+                None => Some("deleted".to_owned()),
+                Some(found) => difference("value", wanted, found),
+            };
+            words.extend(lost.map(|what| format!("set {name}: {what}")));
+        }
         words
+    }
+}
+
+fn values_of(sets: &[NamedSet]) -> BTreeMap<&'static str, BTreeSet<Vec<u8>>> {
+    let sets = sets.iter();
+    sets.map(|set| (set.name, set.values.clone())).collect()
+}
+
+/// The values in one part of a listing of a set's elements.
+pub(super) fn values(body: &[u8]) -> Vec<Vec<u8>> {
+    let elements = attributes::read(attributes::find(body, 3).unwrap_or_default());
+    let keys = elements.filter_map(|(_, element)| attributes::find(element, 1));
+    keys.filter_map(|key| attributes::find(key, 1))
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+/// Describes how many of these things are missing or added, if they differ.
+fn difference<E: Ord>(thing: &str, wanted: &BTreeSet<E>, there: &BTreeSet<E>) -> Option<String> {
+    let missing = wanted.difference(there).count();
+    let added = there.difference(wanted).count();
+    match (missing, added) {
+        (0, 0) => None,
+        (0, 1) => Some(format!("1 {thing} added")),
+        (0, more) => Some(format!("{more} {thing}s added")),
+        (1, _) => Some(format!("1 {thing} missing")),
+        (many, _) => Some(format!("{many} {thing}s missing")),
     }
 }
 
@@ -141,13 +196,7 @@ impl Chain {
         }
         let [wanted, there]: [BTreeSet<_>; 2] =
             [self, found].map(|chain| chain.rules.iter().collect());
-        let missing = wanted.difference(&there).count();
-        let added = there.difference(&wanted).count();
-        Some(match (missing, added) {
-            (0, 1) => "1 rule added".to_owned(),
-            (0, more) => format!("{more} rules added"),
-            (1, _) => "1 rule missing".to_owned(),
-            (many, _) => format!("{many} rules missing"),
-        })
+        // The same rules in another order are other rules.
+        difference("rule", &wanted, &there).or_else(|| Some("its rules are reordered".to_owned()))
     }
 }

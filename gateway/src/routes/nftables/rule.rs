@@ -39,6 +39,8 @@ pub(crate) enum Term {
         /// None of them.
         negated: bool,
     },
+    /// The field has one of the values of the set of this name.
+    In(Field, &'static str),
     /// The field under the mask has this value; or another.
     Bits {
         /// Which field.
@@ -52,8 +54,15 @@ pub(crate) enum Term {
     },
     /// The address lies in the prefix.
     Within(Field, Prefix),
-    /// The address lies in none of these ranges, which are sorted and not adjacent.
-    Outside(Field, Vec<Range>),
+    /// The address lies in one of these ranges, which are sorted and not adjacent; or in none of them.
+    Ranges {
+        /// Which address.
+        field: Field,
+        /// At least one.
+        ranges: Vec<Range>,
+        /// In none of them.
+        negated: bool,
+    },
     /// Adds the packet to the counter of this name.
     Count(&'static str),
     /// Sets these bits of the packet's mark.
@@ -197,20 +206,22 @@ impl Rule {
         }
     }
 
-    /// The address lies in none of these ranges.
-    pub(crate) fn outside(self, field: Field, ranges: Vec<Range>) -> Self {
-        self.and(Term::Outside(field, ranges))
+    /// The address lies in one of these ranges, which are not all addresses.
+    pub(crate) fn inside(self, field: Field, ranges: Vec<Range>) -> Self {
+        self.and(Term::Ranges {
+            field,
+            ranges,
+            negated: false,
+        })
     }
 
-    /// Source and destination are one of these pairs, all of this family.
-    pub(crate) fn between(
-        self,
-        family: Family,
-        pairs: impl IntoIterator<Item = (IpAddr, IpAddr)>,
-    ) -> Self {
-        let joined = |(source, destination)| [octets(source), octets(destination)].concat();
-        let pairs = pairs.into_iter().map(joined);
-        self.any(Field::Ends(family), pairs, false)
+    /// The address lies in none of these ranges.
+    pub(crate) fn outside(self, field: Field, ranges: Vec<Range>) -> Self {
+        self.and(Term::Ranges {
+            field,
+            ranges,
+            negated: true,
+        })
     }
 
     /// The packet is a fragment other than the first, so it carries no ports.
@@ -265,6 +276,11 @@ fn family_number(family: Family) -> u8 {
         Family::V4 => 2,
         Family::V6 => 10,
     }
+}
+
+/// The value of [`Field::Ends`].
+pub(crate) fn joined((source, destination): (IpAddr, IpAddr)) -> Vec<u8> {
+    [octets(source), octets(destination)].concat()
 }
 
 /// The bytes of an address.

@@ -43,6 +43,7 @@ impl Opened {
             family: TableFamily::Inet,
             table: self.name.clone(),
             counters: Vec::new(),
+            sets: Vec::new(),
             chains: vec![Chain {
                 name: "opened".to_owned(),
                 kind: "filter",
