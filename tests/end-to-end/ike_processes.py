@@ -102,6 +102,8 @@ def they_have_no_rights_no_environment_and_no_sockets_but_theirs():
                 none = "0" * 16
                 for wanted, value in (("Seccomp", "2"), ("NoNewPrivs", "1"), ("CapEff", none), ("CapPrm", none)):
                     expect(thread[wanted] == value, f"{name}, {thread['Name']}: {wanted} is {thread[wanted]}")
+                niceness = os.getpriority(os.PRIO_PROCESS, int(task))
+                expect(niceness == 10, f"{name}, {thread['Name']}: its niceness is {niceness}")
             with open(f"/proc/{pid}/environ") as file:
                 expect(file.read() == "", f"{name} has an environment")
             with open(f"/proc/{pid}/limits") as file:

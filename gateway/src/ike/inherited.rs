@@ -20,6 +20,10 @@ pub(crate) struct ProcessOptions {
     pub no_privilege_drop: bool,
 }
 
+/// The niceness of key exchange. The threads that carry packets have 0, and ten times its share of a processor that has
+/// too much to do: a flood of requests takes little from an established tunnel.
+const NICENESS: i32 = 10;
+
 /// Restricts this process, and returns the stream to the process that started it, with the descriptors that came first
 /// over it.
 pub(super) fn settle(
@@ -29,6 +33,8 @@ pub(super) fn settle(
 ) -> Result<(UnixStream, Vec<OwnedFd>), Failure> {
     let stream = parent()?;
     let (_, descriptors) = handover::receive(&stream).map_err(Failure::new)?;
+    // Threads that are started later take it over.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
     confine(options, name, calls)?;
     Ok((stream, descriptors))
 }

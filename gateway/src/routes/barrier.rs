@@ -27,10 +27,15 @@ pub(crate) trait Barrier: Send {
     /// [`Barrier::missing`].
     fn install(&mut self, plan: &Plan) -> io::Result<()>;
 
-    /// Makes the kernel enforce `plan`, which drops what the previous one drops and differs from it at most in the outer
-    /// addresses of the gateway's own packets, and in routes and sizes.
+    /// Makes the kernel enforce `plan`, which drops what the previous one drops, and differs from it at most in the
+    /// outer addresses of the gateway's own packets, in routes and in sizes.
     fn install_outer(&mut self, plan: &Plan) -> io::Result<()> {
         self.install(plan)
+    }
+
+    /// The port of the socket by which it changes an nftables table, if it does.
+    fn nftables_port(&self) -> Option<u32> {
+        None
     }
 
     /// Reads what the kernel has, and describes what of this barrier was deleted or changed: `table deleted`. Empty

@@ -6,6 +6,7 @@
 //!   watch     missing? ──► barriers ──► routes
 //! ```
 
+mod comparison;
 mod steering;
 
 use super::Site;
@@ -16,10 +17,12 @@ use super::barrier::xfrm::XfrmPolicies;
 use super::combined_plan::combined_plan;
 use super::firewall::ring_bypass::{self, Rings};
 use super::firewall::tables::Firewall;
+use super::monitor::OwnPorts;
 use super::netlink::Netlink;
 use super::nftables::TableFamily;
 use super::plan::{Family, Plan};
 use super::tables::{Tables, ignore_absent};
+use comparison::Whole;
 use std::io;
 
 /// How messages name the drop rules after packet rings.
@@ -40,6 +43,8 @@ pub(crate) struct Installed<T = Netlink> {
     plan: Option<Plan>,
     /// What the barriers drop while a failed change is not completely rolled back.
     closed: Option<Plan>,
+    /// The last comparison of rules and routes, if nothing was missing and nothing has changed since.
+    whole: Option<Whole>,
 }
 
 /// The state of a barrier in the kernel.
@@ -73,6 +78,15 @@ impl Installed {
         &mut self.tables
     }
 
+    /// The ports of the sockets by which it makes its changes.
+    pub(crate) fn ports(&self) -> OwnPorts {
+        let mut barriers = self.barriers.iter();
+        OwnPorts {
+            route: self.tables.port(),
+            nftables: barriers.find_map(|barrier| barrier.nftables_port()),
+        }
+    }
+
     /// The site, and that connection.
     pub(crate) fn site_and_netlink(&mut self) -> (&Site, &mut Netlink) {
         (&self.site, &mut self.tables)
@@ -80,7 +94,7 @@ impl Installed {
 
     /// Removes everything: first the rules and routes that lead to the device, the drop rules last.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
-        (self.rings, self.plan, self.closed) = (None, None, None);
+        (self.rings, self.plan, self.closed, self.whole) = (None, None, None, None);
         for rule in self.tables.rules(self.site.first_preference())? {
             self.tables.delete_rule(&rule).or_else(ignore_absent)?;
         }
@@ -115,6 +129,7 @@ impl<T: Tables> Installed<T> {
             rings: None,
             plan: None,
             closed: None,
+            whole: None,
         }
     }
 
@@ -161,6 +176,7 @@ impl<T: Tables> Installed<T> {
     /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step fails, can traffic pass unencrypted
     /// that the plan in force drops, nor, once this has succeeded, what `plan` drops.
     pub(crate) fn enforce(&mut self, plan: Plan) -> io::Result<()> {
+        self.doubt_steering();
         let drops_as = |old: &Plan| self.closed.is_none() && old.drops_as(&plan);
         let closed = match &self.plan {
             // The same is dropped: an association came or went, and its MTU and outer addresses with it.

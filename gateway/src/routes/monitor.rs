@@ -51,6 +51,16 @@ pub(crate) struct Notifications {
     pub lost: bool,
 }
 
+/// The ports of the sockets by which the gateway makes its changes: it has the kernel's answers, so notifications of
+/// them are no news.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnPorts {
+    /// That of routes.
+    pub route: u32,
+    /// That of the nftables table, if it is open.
+    pub nftables: Option<u32>,
+}
+
 impl Monitor {
     /// Changes from now on are noticed.
     pub(crate) fn open(site: &Site) -> io::Result<Self> {
@@ -77,9 +87,9 @@ impl Monitor {
         all.map(|socket| unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) })
     }
 
-    /// Reads all pending notifications. Routes that the connection of the port `own` has put or deleted are no news: it
-    /// has the kernel's answer. With many peers each change would otherwise cause a comparison.
-    pub(crate) fn take(&mut self, own: u32) -> Notifications {
+    /// Reads all pending notifications. Of the gateway's own changes those of routes and of the nftables table are no
+    /// news: with many peers each of them would cause a comparison.
+    pub(crate) fn take(&mut self, own: OwnPorts) -> Notifications {
         let mut news = Notifications::default();
         let room = &mut self.room;
         read_all(
@@ -90,7 +100,7 @@ impl Monitor {
                 // RTM_NEWADDR, RTM_DELADDR
                 20 | 21 => news.addresses = true,
                 // RTM_NEWROUTE, RTM_DELROUTE: the sixth byte is the route's protocol.
-                24 | 25 if message.port == own => {}
+                24 | 25 if message.port == own.route => {}
                 24 | 25 => news.ours |= message.body.get(5).is_none_or(|owner| *owner == OWNER),
                 _ => news.ours = true,
             },
@@ -98,8 +108,13 @@ impl Monitor {
         if let Some(socket) = &self.nftables {
             let table = &*self.table;
             read_all(socket, room, &mut news, |message, news| {
-                let body = message.body;
-                news.ours |= body.windows(table.len()).any(|bytes| bytes == table);
+                let is_about_ours = || {
+                    message
+                        .body
+                        .windows(table.len())
+                        .any(|bytes| bytes == table)
+                };
+                news.ours |= own.nftables != Some(message.port) && is_about_ours();
             });
         }
         if let Some(socket) = &self.xfrm {
@@ -142,8 +157,11 @@ pub(super) fn read_all(
 mod tests {
     use super::*;
     use crate::routes::DEFAULT_MARK;
+    use crate::routes::barrier::Barrier as _;
+    use crate::routes::barrier::nftables::Nftables;
+    use crate::routes::firewall::tests::kernel::{in_a_namespace, isolated};
     use crate::routes::netlink::Netlink;
-    use crate::routes::plan::Family;
+    use crate::routes::plan::{Family, Plan};
     use crate::routes::steering::{Route, RoutingRule, RuleAction};
     use crate::routes::tables::Exits;
     use ipsec::policy::Prefix;
@@ -153,63 +171,107 @@ mod tests {
         Site::new("esp0", None, DEFAULT_MARK).unwrap()
     }
 
+    fn by(netlink: &Netlink) -> OwnPorts {
+        OwnPorts {
+            route: netlink.port(),
+            nftables: None,
+        }
+    }
+
     #[test]
     fn a_rule_that_comes_or_goes_is_news_and_a_full_queue_is_too() {
-        let Ok(mut netlink) = Netlink::open() else {
-            return;
-        };
-        let mut monitor = Monitor::open(&site()).unwrap();
-        assert_eq!(monitor.take(netlink.port()), Notifications::default());
-        let rule = RoutingRule {
-            family: Family::V4,
-            preference: 31_007,
-            action: RuleAction::Nothing,
-            source: None,
-            destination: None,
-            protocol: None,
-            source_port: None,
-            destination_port: None,
-            mark: None,
-        };
-        netlink.add_rule(&rule).unwrap();
-        netlink.delete_rule(&rule).unwrap();
-        assert!(monitor.take(netlink.port()).ours);
-        assert_eq!(monitor.take(netlink.port()), Notifications::default());
-        // More than the queue holds, which is about 200 KB.
-        for _ in 0..2000 {
-            netlink.add_rule(&rule).unwrap();
-            netlink.delete_rule(&rule).unwrap();
-        }
-        assert!(monitor.take(netlink.port()).lost);
-        assert_eq!(monitor.take(netlink.port()), Notifications::default());
+        // In a namespace of its own, where nothing else changes.
+        isolated(|| {
+            in_a_namespace(|| {
+                let mut netlink = Netlink::open().unwrap();
+                let mut monitor = Monitor::open(&site()).unwrap();
+                assert_eq!(monitor.take(by(&netlink)), Notifications::default());
+                let rule = RoutingRule {
+                    family: Family::V4,
+                    preference: 31_007,
+                    action: RuleAction::Nothing,
+                    source: None,
+                    destination: None,
+                    protocol: None,
+                    source_port: None,
+                    destination_port: None,
+                    mark: None,
+                };
+                netlink.add_rule(&rule).unwrap();
+                netlink.delete_rule(&rule).unwrap();
+                assert!(monitor.take(by(&netlink)).ours);
+                assert_eq!(monitor.take(by(&netlink)), Notifications::default());
+                // More than the queue holds, which is about 200 KB.
+                for _ in 0..2000 {
+                    netlink.add_rule(&rule).unwrap();
+                    netlink.delete_rule(&rule).unwrap();
+                }
+                assert!(monitor.take(by(&netlink)).lost);
+                assert_eq!(monitor.take(by(&netlink)), Notifications::default());
+            });
+        });
     }
 
     #[test]
     fn a_route_is_news_unless_the_gateway_has_put_it() {
-        let (Ok(mut gateway), Ok(mut other)) = (Netlink::open(), Netlink::open()) else {
-            return;
-        };
-        let mut monitor = Monitor::open(&site()).unwrap();
-        let route = Route {
-            family: Family::V4,
-            destination: Prefix {
-                address: Ipv4Addr::new(198, 51, 100, 0).into(),
-                len: 24,
-            },
-            device: None,
-            next_hop: None,
-            source: None,
-            mtu: None,
-            whole: false,
-            metric: 1024,
-        };
-        let (table, exits) = (site().table(), Exits::default());
-        gateway.put_route(table, &exits, &route).unwrap();
-        gateway.delete_route(table, &exits, &route).unwrap();
-        assert_eq!(monitor.take(gateway.port()), Notifications::default());
-        gateway.put_route(table, &exits, &route).unwrap();
-        monitor.take(gateway.port());
-        other.delete_route(table, &exits, &route).unwrap();
-        assert!(monitor.take(gateway.port()).ours);
+        // In a namespace of its own, where nothing else changes.
+        isolated(|| {
+            in_a_namespace(|| {
+                let [mut gateway, mut other] = [(); 2].map(|()| Netlink::open().unwrap());
+                let mut monitor = Monitor::open(&site()).unwrap();
+                let route = Route {
+                    family: Family::V4,
+                    destination: Prefix {
+                        address: Ipv4Addr::new(198, 51, 100, 0).into(),
+                        len: 24,
+                    },
+                    device: None,
+                    next_hop: None,
+                    source: None,
+                    mtu: None,
+                    whole: false,
+                    metric: 1024,
+                };
+                let (table, exits) = (site().table(), Exits::default());
+                gateway.put_route(table, &exits, &route).unwrap();
+                gateway.delete_route(table, &exits, &route).unwrap();
+                assert_eq!(monitor.take(by(&gateway)), Notifications::default());
+                gateway.put_route(table, &exits, &route).unwrap();
+                monitor.take(by(&gateway));
+                other.delete_route(table, &exits, &route).unwrap();
+                assert!(monitor.take(by(&gateway)).ours);
+            });
+        });
+    }
+
+    #[test]
+    fn the_table_is_news_unless_the_gateway_has_changed_it() {
+        isolated(|| {
+            in_a_namespace(|| {
+                let plan = Plan {
+                    exchanges_keys: true,
+                    ..Plan::default()
+                };
+                let mut monitor = Monitor::open(&site()).unwrap();
+                let mut barrier = Nftables::new(&site());
+                barrier.install(&plan).unwrap();
+                let own = OwnPorts {
+                    route: 0,
+                    nftables: barrier.nftables_port(),
+                };
+                assert!(!monitor.take(own).ours);
+                let ends = ["192.0.2.1", "192.0.2.2"].map(|end| end.parse().unwrap());
+                let with_a_peer = Plan {
+                    outer: [(ends[0], ends[1])].into(),
+                    ..plan
+                };
+                barrier.install_outer(&with_a_peer).unwrap();
+                assert!(!monitor.take(own).ours);
+                barrier.remove().unwrap();
+                assert!(!monitor.take(own).ours);
+                Nftables::new(&site()).install(&with_a_peer).unwrap();
+                assert!(monitor.take(own).ours);
+            });
+        });
     }
 }

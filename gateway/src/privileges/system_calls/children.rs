@@ -143,6 +143,7 @@ const BEGINS: &[c_long] = &[
     libc::SYS_seccomp,
     libc::SYS_sendto,
     libc::SYS_set_tid_address,
+    libc::SYS_setpriority,
     libc::SYS_setrlimit,
     libc::SYS_statx,
     libc::SYS_sysinfo,

@@ -46,6 +46,10 @@ impl Barrier for Nftables {
         }
     }
 
+    fn nftables_port(&self) -> Option<u32> {
+        self.table.port()
+    }
+
     fn missing(&mut self) -> io::Result<Vec<String>> {
         self.table.missing()
     }

@@ -1,5 +1,5 @@
-//! The entries of a list as few cases: a gateway with thousands of peers compares a packet with ranges of addresses, not
-//! with each peer.
+//! The entries of a list as few cases: a gateway with thousands of peers compares a packet with ranges of addresses,
+//! not with each peer.
 //!
 //! ```text
 //!   10.1.0.0/24 -> 10.2.0.0/24   protect  ┐

@@ -144,6 +144,11 @@ impl Firewall {
         Ok(words)
     }
 
+    /// The number by which notifications name what it has changed; none before anything was.
+    pub(crate) fn port(&self) -> Option<u32> {
+        self.connection.as_ref().map(Connection::port)
+    }
+
     /// Packets and bytes of each named counter, as far as they can be read.
     pub(crate) fn counts(&mut self, names: &[&'static str]) -> Vec<Count> {
         let (family, table) = (self.family, self.table.clone());

@@ -71,7 +71,10 @@ mod tests {
                 if source.is_ipv4() != destination.is_ipv4() {
                     continue;
                 }
-                let passes = rules.iter().any(|rule| rule.verdict == Some(End::Accept) && fits(rule, source, destination));
+                let accepts = |rule: &Rule| {
+                    rule.verdict == Some(End::Accept) && fits(rule, source, destination)
+                };
+                let passes = rules.iter().any(accepts);
                 let meant = || entries.iter().filter(|entry| drops(entry));
                 let is_named = meant().any(|entry| {
                     entry.selector.source.contains(source) && entry.selector.destination.contains(destination)

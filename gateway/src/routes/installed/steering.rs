@@ -1,6 +1,7 @@
 //! Adds, compares and deletes the rules and routes that lead protected traffic into the tunnel, or make it unreachable.
 
 use super::Installed;
+use super::comparison::Whole;
 use crate::routes::netlink::is_family_absent;
 use crate::routes::plan::Plan;
 use crate::routes::steering;
@@ -8,14 +9,32 @@ use crate::routes::tables::{Tables, ignore_absent};
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::io;
+use std::time::Instant;
 
 impl<T: Tables> Installed<T> {
+    /// Has the next [`Installed::missing`] compare rules and routes with the kernel's, because something has changed
+    /// there.
+    pub(crate) fn doubt_steering(&mut self) {
+        self.whole = None;
+    }
+
     pub(super) fn missing_steering(&mut self) -> io::Result<Vec<String>> {
+        let began = Instant::now();
+        if self
+            .whole
+            .as_ref()
+            .is_some_and(|whole| whole.still_counts(began))
+        {
+            return Ok(Vec::new());
+        }
         let Some(plan) = self.plan.take() else {
             return Ok(Vec::new());
         };
         let lost = self.lost_steering(&plan);
         self.plan = Some(plan);
+        let is_whole = lost.as_ref().is_ok_and(Vec::is_empty);
+        let took = began.elapsed();
+        self.whole = is_whole.then_some(Whole { began, took });
         lost
     }
 

@@ -18,6 +18,8 @@ struct Model {
     /// The plan that each barrier enforces; none if another program has removed the barrier.
     barriers: [Option<Plan>; 2],
     steps: usize,
+    /// How often the rules were listed.
+    asked: usize,
     refuses: Option<Refuses>,
     /// Plans that must be enforced at the moment.
     held: Vec<Plan>,
@@ -95,6 +97,7 @@ impl Tables for Host {
         Ok(devices.map(|(name, index)| (name.into(), index)).into())
     }
     fn rules(&mut self, _: u32) -> io::Result<Vec<RoutingRule>> {
+        self.model().asked += 1;
         Ok(self.model().rules.clone())
     }
     fn add_rule(&mut self, rule: &RoutingRule) -> io::Result<()> {
@@ -410,6 +413,8 @@ fn what_another_program_removes_is_named_and_restored_once() {
     host.model().barriers[0] = None;
     host.model().rules.remove(2);
     host.model().routes.clear();
+    // As when the kernel notifies of it.
+    installed.doubt_steering();
     let lost = installed.missing().unwrap();
     let words = [
         "first table deleted",
@@ -444,4 +449,27 @@ fn one_barrier_that_cannot_come_back_keeps_the_rest_from_nothing() {
     host.model().refuses = None;
     assert_eq!(host.model().barriers[1], Some(protected.clone()));
     assert_eq!(installed.missing().unwrap(), ["first table deleted"]);
+}
+
+#[test]
+fn while_nothing_changes_rules_and_routes_are_compared_for_a_small_part_of_the_time() {
+    let (_, protected) = changes().swap_remove(1);
+    let (host, mut installed) = settled(&protected);
+    let now = std::time::Instant::now();
+    let asked = |installed: &mut Installed<Host>| {
+        let before = host.model().asked;
+        assert_eq!(installed.missing().unwrap(), Vec::<String>::new());
+        host.model().asked - before
+    };
+    let [ms, second] = [1, 1000].map(std::time::Duration::from_millis);
+    let whole = |took| Whole { began: now, took };
+    assert_eq!(asked(&mut installed), 1);
+    installed.whole = Some(whole(3600 * second));
+    assert_eq!(asked(&mut installed), 0);
+    installed.doubt_steering();
+    assert_eq!(asked(&mut installed), 1);
+    // A comparison that took a second counts for ten, and one that took a millisecond for a fifth of a second.
+    let counts = |took, after| whole(took).still_counts(now + after);
+    assert!(counts(second, 9 * second) && !counts(second, 10 * second));
+    assert!(counts(ms, 199 * ms) && !counts(ms, 200 * ms));
 }

@@ -63,6 +63,11 @@ impl Connection {
         Ok(Self(NetlinkSocket::open(NETLINK_NETFILTER)?))
     }
 
+    /// The number by which notifications name what it has changed.
+    pub(crate) fn port(&self) -> u32 {
+        self.0.port()
+    }
+
     /// Replaces a table's contents atomically.
     pub(crate) fn replace(
         &mut self,

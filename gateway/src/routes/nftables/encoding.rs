@@ -1,5 +1,5 @@
-//! Encodes a table's whole contents, or other values of its sets, as one transaction: all of it takes effect at once, or
-//! nothing changes.
+//! Encodes a table's whole contents, or other values of its sets, as one transaction: all of it takes effect at once,
+//! or nothing changes.
 
 use super::expression::{self, COUNTER};
 use super::set::{NAME_OF_ANY_SET, Set, SetContent};

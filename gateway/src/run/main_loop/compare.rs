@@ -1,5 +1,6 @@
 //! Watches what keeps traffic protected: after the kernel's notifications, and each second without any, all of it is
-//! compared with the kernel's state, and what another program has removed is restored.
+//! compared with the kernel's state, and what another program has removed is restored. Without notifications thousands
+//! of routes are compared less often.
 //!
 //! The gateway's own changes cause notifications too: the comparison that follows finds nothing missing, and that ends
 //! it.
@@ -13,11 +14,12 @@ use std::time::Instant;
 
 impl Gateway {
     pub(super) fn handle_notifications(&mut self) {
-        let own = self.plane.kernel().installed().netlink().port();
+        let own = self.plane.kernel().installed().ports();
         let news = self.monitor.take(own);
         self.addresses_changed |= news.addresses || news.lost;
         if news.ours || news.addresses || news.lost {
             self.reach_new_devices();
+            self.plane.kernel().installed().doubt_steering();
             self.removals.suspect(Instant::now());
         }
     }

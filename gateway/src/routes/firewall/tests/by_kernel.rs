@@ -285,6 +285,8 @@ fn rules_and_routes_are_read_back_and_restored_when_another_program_takes_them()
                 "tc qdisc delete dev eth0 clsact",
             ] {
                 said(&changed.split(' ').collect::<Vec<_>>(), "");
+                // As when the kernel notifies of it.
+                installed.doubt_steering();
                 assert_ne!(installed.missing().unwrap(), nothing(), "{changed}");
                 installed.restore().unwrap();
                 assert_eq!(installed.missing().unwrap(), nothing(), "{changed}");
