@@ -130,7 +130,8 @@ impl KeyProcess {
     fn replace(&mut self, entries: Vec<SecretEntry>) {
         let mut secrets = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
         secrets.remove_keys();
-        // Most peers have the same private key: it is read once, and its first signature prepares those for all.
+        // Most peers have the same private key. It is read once, and what its first signature computes (RSA: blinding)
+        // serves the signatures for all of them.
         let mut read = HashMap::new();
         for entry in &entries {
             match entry {

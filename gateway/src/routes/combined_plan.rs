@@ -13,7 +13,7 @@
 //!
 //! So if policies are only added, or only removed, the result is the longer list, and the kernel is changed once.
 
-use super::plan::{Disposition, Entry, Plan};
+use super::plan::{Entry, Plan};
 use crate::routes::plan::WITH_PORTS;
 use ipsec::policy::{Prefix, Selector, Upper};
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ pub(crate) fn combined_plan(one: &Plan, other: &Plan) -> Plan {
 fn lists(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
     both_lists(one, other).unwrap_or_else(|| {
         let all = one.iter().chain(other);
-        all.filter(|entry| drops(entry)).cloned().collect()
+        all.filter(|entry| entry.drops()).cloned().collect()
     })
 }
 
@@ -64,7 +64,7 @@ fn merged(mut one: &[Entry], mut other: &[Entry]) -> Vec<Entry> {
             all.extend(one.iter().chain(other).cloned());
             return all;
         };
-        match (drops(a), drops(b)) {
+        match (a.drops(), b.drops()) {
             (true, true) => {
                 let (first, one_rest) = one.split_at(drops_in_a_row(one));
                 let (second, other_rest) = other.split_at(drops_in_a_row(other));
@@ -92,7 +92,7 @@ fn merged(mut one: &[Entry], mut other: &[Entry]) -> Vec<Entry> {
 }
 
 fn drops_in_a_row(list: &[Entry]) -> usize {
-    list.iter().take_while(|entry| drops(entry)).count()
+    list.iter().take_while(|entry| entry.drops()).count()
 }
 
 /// Merges two lists of which all entries drop, each selector once. If one list has all of them, returns that list.
@@ -107,10 +107,6 @@ fn either(one: &[Entry], other: &[Entry]) -> Vec<Entry> {
         .iter()
         .filter(|entry| !known.contains(&entry.selector));
     long.iter().chain(lacking).cloned().collect()
-}
-
-fn drops(entry: &Entry) -> bool {
-    entry.verdict != Disposition::Bypass
 }
 
 /// The entries of a list, narrowed to the packets of one bypass.

@@ -94,7 +94,7 @@ fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<R
 /// Runs before source NAT (100), after everything else that may change an address or mark.
 fn leaving(site: &Site, plan: &Plan) -> Chain {
     let mut rules = by_kernel::redirects(plan);
-    rules.extend(unmatched(&plan.leaving, drops));
+    rules.extend(unmatched(&plan.leaving, Entry::drops));
     rules.push(
         when()
             .device(Field::OutDevice, inside(site, plan), false)
@@ -122,7 +122,7 @@ fn arriving(site: &Site, plan: &Plan) -> Chain {
     if let Some([here, onward]) = direction_devices(site, plan) {
         rules.extend(one_way(&onward, &here, REFUSED[0]));
     }
-    rules.extend(unmatched(&plan.arriving, drops));
+    rules.extend(unmatched(&plan.arriving, Entry::drops));
     rules.push(
         when()
             .device(Field::InDevice, inside(site, plan), false)
@@ -167,7 +167,7 @@ fn passing(site: &Site, plan: &Plan) -> Chain {
     if let Some([here, onward]) = direction_devices(site, plan) {
         rules.extend(one_way(&here, &onward, REFUSED[1]));
     }
-    rules.extend(unmatched(&plan.passing, drops));
+    rules.extend(unmatched(&plan.passing, Entry::drops));
     if let Some(from_tunnel) = by_tunnel(site, plan, Field::InDevice, false) {
         rules.push(from_tunnel.accept());
     }
@@ -186,7 +186,7 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
         when().device(Field::InDevice, [device], true).accept(),
         when().any(Field::FrameKind, for_us, true).accept(),
     ];
-    rules.extend(unmatched(&plan.leaving, drops));
+    rules.extend(unmatched(&plan.leaving, Entry::drops));
     rules.push(neighbours());
     rules.extend(on_the_link(&plan.leaving));
     for Case { entry, conditions } in cases(&plan.leaving) {
@@ -201,19 +201,16 @@ fn forwarded(device: &str, plan: &Plan) -> Chain {
     chain("forwarded", "filter", Hook::Prerouting, -300, rules)
 }
 
-fn drops(entry: &Entry) -> bool {
-    entry.verdict != Disposition::Bypass
-}
-
 fn entries(counter: &'static str, entries: &[Entry]) -> Vec<Rule> {
     let rules = cases(entries).into_iter().flat_map(|case| {
-        let end = |condition: Rule| match case.entry.verdict {
+        let verdict = case.entry.verdict;
+        let end = move |condition: Rule| match verdict {
             Disposition::Bypass => condition.accept(),
             Disposition::Protect | Disposition::Discard => {
                 condition.and(Term::Count(counter)).drop()
             }
         };
-        case.conditions.into_iter().map(end).collect::<Vec<_>>()
+        case.conditions.into_iter().map(end)
     });
     rules.collect()
 }
@@ -279,11 +276,8 @@ fn marking(site: &Site, plan: &Plan) -> Option<Chain> {
     let mut rules = unmatched(&plan.leaving, |_| true);
     rules.push(when().taken_here(false).accept());
     for Case { entry, conditions } in cases(&plan.leaving) {
-        rules.extend(
-            conditions
-                .into_iter()
-                .map(|condition| marked(site, entry.verdict, condition)),
-        );
+        let conditions = conditions.into_iter();
+        rules.extend(conditions.map(|condition| marked(site, entry.verdict, condition)));
     }
     Some(chain("marking", "filter", Hook::Prerouting, -150, rules))
 }

@@ -6,7 +6,7 @@
 //!   watch     missing? ──► barriers ──► routes
 //! ```
 
-mod comparison;
+mod same_drops;
 mod steering;
 
 use super::Site;
@@ -22,8 +22,8 @@ use super::netlink::Netlink;
 use super::nftables::TableFamily;
 use super::plan::{Family, Plan};
 use super::tables::{Tables, ignore_absent};
-use comparison::Whole;
 use std::io;
+use std::time::Instant;
 
 /// How messages name the drop rules after packet rings.
 const RING_BYPASS: &str = "packet-ring bypass rules:";
@@ -43,8 +43,9 @@ pub(crate) struct Installed<T = Netlink> {
     plan: Option<Plan>,
     /// What the barriers drop while a failed change is not completely rolled back.
     closed: Option<Plan>,
-    /// The last comparison of rules and routes, if nothing was missing and nothing has changed since.
-    whole: Option<Whole>,
+    /// Until when rules and routes are not compared, if nothing was missing the last time and the kernel has notified
+    /// of nothing since.
+    steering_rests_until: Option<Instant>,
 }
 
 /// The state of a barrier in the kernel.
@@ -94,7 +95,8 @@ impl Installed {
 
     /// Removes everything: first the rules and routes that lead to the device, the drop rules last.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
-        (self.rings, self.plan, self.closed, self.whole) = (None, None, None, None);
+        (self.rings, self.plan, self.closed) = (None, None, None);
+        self.steering_rests_until = None;
         for rule in self.tables.rules(self.site.first_preference())? {
             self.tables.delete_rule(&rule).or_else(ignore_absent)?;
         }
@@ -129,7 +131,7 @@ impl<T: Tables> Installed<T> {
             rings: None,
             plan: None,
             closed: None,
-            whole: None,
+            steering_rests_until: None,
         }
     }
 
@@ -176,7 +178,7 @@ impl<T: Tables> Installed<T> {
     /// Makes the kernel enforce `plan`. INVARIANT: at no moment, and whichever step fails, can traffic pass unencrypted
     /// that the plan in force drops, nor, once this has succeeded, what `plan` drops.
     pub(crate) fn enforce(&mut self, plan: Plan) -> io::Result<()> {
-        self.doubt_steering();
+        self.compare_steering_next();
         let drops_as = |old: &Plan| self.closed.is_none() && old.drops_as(&plan);
         let closed = match &self.plan {
             // The same is dropped: an association came or went, and its MTU and outer addresses with it.

@@ -44,7 +44,7 @@ pub(crate) struct Monitor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Notifications {
     /// Something that the gateway has installed may have changed.
-    pub ours: bool,
+    pub installed: bool,
     /// Addresses of this host have changed.
     pub addresses: bool,
     /// Some notifications were lost, so anything may have changed.
@@ -101,25 +101,27 @@ impl Monitor {
                 20 | 21 => news.addresses = true,
                 // RTM_NEWROUTE, RTM_DELROUTE: the sixth byte is the route's protocol.
                 24 | 25 if message.port == own.route => {}
-                24 | 25 => news.ours |= message.body.get(5).is_none_or(|owner| *owner == OWNER),
-                _ => news.ours = true,
+                24 | 25 => {
+                    news.installed |= message.body.get(5).is_none_or(|owner| *owner == OWNER)
+                }
+                _ => news.installed = true,
             },
         );
         if let Some(socket) = &self.nftables {
             let table = &*self.table;
             read_all(socket, room, &mut news, |message, news| {
-                let is_about_ours = || {
+                let names_our_table = || {
                     message
                         .body
                         .windows(table.len())
                         .any(|bytes| bytes == table)
                 };
-                news.ours |= own.nftables != Some(message.port) && is_about_ours();
+                news.installed |= own.nftables != Some(message.port) && names_our_table();
             });
         }
         if let Some(socket) = &self.xfrm {
             read_all(socket, room, &mut news, |message, news| {
-                news.ours |= xfrm::is_about(message.kind, message.body, OWNER);
+                news.installed |= xfrm::is_about(message.kind, message.body, OWNER);
             });
         }
         news
@@ -135,7 +137,7 @@ pub(super) fn read_all(
 ) {
     loop {
         match socket.recv(&mut &mut *room, libc::MSG_TRUNC) {
-            Ok(len) if len > room.len() => news.ours = true,
+            Ok(len) if len > room.len() => news.installed = true,
             Ok(len) => {
                 for message in messages(&room[..len]) {
                     each(&message, news);
@@ -186,20 +188,10 @@ mod tests {
                 let mut netlink = Netlink::open().unwrap();
                 let mut monitor = Monitor::open(&site()).unwrap();
                 assert_eq!(monitor.take(by(&netlink)), Notifications::default());
-                let rule = RoutingRule {
-                    family: Family::V4,
-                    preference: 31_007,
-                    action: RuleAction::Nothing,
-                    source: None,
-                    destination: None,
-                    protocol: None,
-                    source_port: None,
-                    destination_port: None,
-                    mark: None,
-                };
+                let rule = RoutingRule::of_all(Family::V4, 31_007, RuleAction::Nothing);
                 netlink.add_rule(&rule).unwrap();
                 netlink.delete_rule(&rule).unwrap();
-                assert!(monitor.take(by(&netlink)).ours);
+                assert!(monitor.take(by(&netlink)).installed);
                 assert_eq!(monitor.take(by(&netlink)), Notifications::default());
                 // More than the queue holds, which is about 200 KB.
                 for _ in 0..2000 {
@@ -239,7 +231,7 @@ mod tests {
                 gateway.put_route(table, &exits, &route).unwrap();
                 monitor.take(by(&gateway));
                 other.delete_route(table, &exits, &route).unwrap();
-                assert!(monitor.take(by(&gateway)).ours);
+                assert!(monitor.take(by(&gateway)).installed);
             });
         });
     }
@@ -259,18 +251,18 @@ mod tests {
                     route: 0,
                     nftables: barrier.nftables_port(),
                 };
-                assert!(!monitor.take(own).ours);
+                assert!(!monitor.take(own).installed);
                 let ends = ["192.0.2.1", "192.0.2.2"].map(|end| end.parse().unwrap());
                 let with_a_peer = Plan {
                     outer: [(ends[0], ends[1])].into(),
                     ..plan
                 };
                 barrier.install_outer(&with_a_peer).unwrap();
-                assert!(!monitor.take(own).ours);
+                assert!(!monitor.take(own).installed);
                 barrier.remove().unwrap();
-                assert!(!monitor.take(own).ours);
+                assert!(!monitor.take(own).installed);
                 Nftables::new(&site()).install(&with_a_peer).unwrap();
-                assert!(monitor.take(own).ours);
+                assert!(monitor.take(own).installed);
             });
         });
     }

@@ -111,6 +111,11 @@ impl Ruleset {
             && self.has_sets_like(sets)
     }
 
+    /// The names of its sets.
+    pub(crate) fn set_names(&self) -> Vec<&'static str> {
+        self.sets.iter().map(|set| set.name).collect()
+    }
+
     /// Whether it has these sets, with any values.
     pub(crate) fn has_sets_like(&self, sets: &[NamedSet]) -> bool {
         let name = |set: &NamedSet| (set.name, set.field);

@@ -205,21 +205,17 @@ impl Plan {
 
     /// Whether any policy protects packets between two addresses.
     pub(crate) fn protects(&self, source: IpAddr, destination: IpAddr) -> bool {
-        self.leaving.iter().any(|entry| {
-            entry.verdict == Disposition::Protect
-                && entry.selector.source.contains(source)
-                && entry.selector.destination.contains(destination)
+        let mut leaving = self.leaving.iter();
+        leaving.any(|entry| {
+            entry.verdict == Disposition::Protect && entry.covers((source, destination))
         })
     }
 
     /// Whether an entry of any list drops packets between two addresses.
-    pub(crate) fn drops_between(&self, (source, destination): (IpAddr, IpAddr)) -> bool {
+    pub(crate) fn drops_between(&self, ends: (IpAddr, IpAddr)) -> bool {
         let lists = [&self.leaving, &self.arriving, &self.passing];
-        lists.into_iter().flatten().any(|entry| {
-            entry.verdict != Disposition::Bypass
-                && entry.selector.source.contains(source)
-                && entry.selector.destination.contains(destination)
-        })
+        let mut entries = lists.into_iter().flatten();
+        entries.any(|entry| entry.drops() && entry.covers(ends))
     }
 
     /// Whether traffic to some address of `prefix` is protected.
@@ -233,6 +229,16 @@ impl Plan {
 }
 
 impl Entry {
+    /// Whether its packets are dropped where they would pass outside the tunnel.
+    pub(crate) fn drops(&self) -> bool {
+        self.verdict != Disposition::Bypass
+    }
+
+    /// Whether it matches packets from the first address to the second one, of some protocol and port.
+    pub(crate) fn covers(&self, (source, destination): (IpAddr, IpAddr)) -> bool {
+        self.selector.source.contains(source) && self.selector.destination.contains(destination)
+    }
+
     /// The family of both addresses; none for a selector with mixed families, which matches nothing.
     pub(crate) fn family(&self) -> Option<Family> {
         match (

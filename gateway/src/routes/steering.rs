@@ -45,6 +45,23 @@ pub(crate) struct RoutingRule {
     pub mark: Option<u32>,
 }
 
+impl RoutingRule {
+    /// One that matches all packets of a family.
+    pub(crate) fn of_all(family: Family, preference: u32, action: RuleAction) -> Self {
+        Self {
+            family,
+            preference,
+            action,
+            source: None,
+            destination: None,
+            protocol: None,
+            source_port: None,
+            destination_port: None,
+            mark: None,
+        }
+    }
+}
+
 /// What a rule does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum RuleAction {
@@ -104,17 +121,7 @@ pub(crate) fn rules(site: &Site, plan: &Plan) -> Vec<RoutingRule> {
 fn family_rules(site: &Site, plan: &Plan, family: Family) -> Vec<RoutingRule> {
     let first = site.first_preference();
     let behind = first + PREFERENCES_PER_SITE - 1;
-    let blank = |preference, action| RoutingRule {
-        family,
-        preference,
-        action,
-        source: None,
-        destination: None,
-        protocol: None,
-        source_port: None,
-        destination_port: None,
-        mark: None,
-    };
+    let blank = |preference, action| RoutingRule::of_all(family, preference, action);
     let marked = |preference, action, mark| RoutingRule {
         mark: Some(mark),
         ..blank(preference, action)

@@ -24,7 +24,7 @@ use crate::routes::Site;
 use crate::routes::device_filter::compiler::programs;
 use crate::routes::device_filter::{Target, TooMany};
 use crate::routes::netlink::traffic_control::Spot;
-use crate::routes::plan::{Disposition, Entry, Plan, Planes};
+use crate::routes::plan::{Entry, Plan, Planes};
 use faults::Refusal;
 use filtered_device::{FilteredDevice, filtered_device};
 use keeper::{HOOKS, Keeper, Programs};
@@ -304,8 +304,7 @@ impl Barrier for DeviceFilters {
 
     fn gaps(&self) -> Option<&'static str> {
         let plan = &self.force.as_ref()?.plan;
-        let drops = |entry: &Entry| entry.verdict != Disposition::Bypass;
-        let arrives = plan.arriving.iter().chain(&plan.passing).any(drops);
+        let arrives = plan.arriving.iter().chain(&plan.passing).any(Entry::drops);
         (plan.planes.kernel_opens() && arrives)
             .then_some("not for what arrives, which nftables and the kernel's XFRM policies judge")
     }

@@ -268,14 +268,6 @@ impl Barrier for XfrmPolicies {
         outcome
     }
 
-    fn install_outer(&mut self, plan: &Plan) -> io::Result<()> {
-        // Its policies do not look at outer addresses.
-        if let Some(old) = &mut self.plan {
-            old.outer.clone_from(&plan.outer);
-        }
-        Ok(())
-    }
-
     fn missing(&mut self) -> io::Result<Vec<String>> {
         if !self.stands() {
             return Ok(Vec::new());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::routes::plan::Disposition;
 use crate::routes::plan::Planes;
 use crate::routes::plan::tests::prefix;
 use proptest::prelude::*;
@@ -95,7 +96,7 @@ pub fn fits(entry: &Entry, (source, destination, protocol, a, b): Packet) -> boo
 /// Whether a list lets a packet pass.
 pub fn passes(list: &[Entry], packet: Packet) -> bool {
     let first = list.iter().find(|entry| fits(entry, packet));
-    first.is_none_or(|entry| !drops(entry))
+    first.is_none_or(|entry| !entry.drops())
 }
 
 proptest! {

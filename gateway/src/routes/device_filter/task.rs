@@ -4,7 +4,7 @@ use super::FilterHook;
 use super::assembler::Label;
 use super::headers::LinkKind;
 use super::policies::{Area, FilterRule};
-use crate::routes::plan::{Disposition, Entry, Family, IKE_PORTS, Plan};
+use crate::routes::plan::{Entry, Family, IKE_PORTS, Plan};
 use crate::routes::range::{Range, joined};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -130,20 +130,16 @@ fn rules(entries: &[Entry], family: Family) -> Vec<FilterRule> {
         source: Range::of(entry.selector.source),
         destination: Range::of(entry.selector.destination),
         upper: entry.selector.upper,
-        drops: entry.verdict != Disposition::Bypass,
+        drops: entry.drops(),
     });
     rules.collect()
 }
 
 /// Pairs of outer addresses that a dropping policy of these lists covers; between others nothing is dropped.
 fn outer(plan: &Plan, family: Family, lists: &[&Vec<Entry>]) -> Vec<FilterRule> {
-    let covered = |(source, destination): &&(IpAddr, IpAddr)| {
-        source.is_ipv4() == (family == Family::V4)
-            && lists.iter().copied().flatten().any(|entry| {
-                entry.verdict != Disposition::Bypass
-                    && entry.selector.source.contains(*source)
-                    && entry.selector.destination.contains(*destination)
-            })
+    let covered = |ends: &&(IpAddr, IpAddr)| {
+        let mut entries = lists.iter().copied().flatten();
+        Family::of(ends.0) == family && entries.any(|entry| entry.drops() && entry.covers(**ends))
     };
     let pairs = plan.outer.iter().filter(covered);
     let rule = |(source, destination): &(IpAddr, IpAddr)| FilterRule {

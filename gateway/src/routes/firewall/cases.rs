@@ -9,7 +9,7 @@
 
 use super::condition::{conditions, when};
 use crate::routes::nftables::rule::{Field, Rule};
-use crate::routes::plan::{Disposition, Entry, Family};
+use crate::routes::plan::{Entry, Family};
 use crate::routes::range::{Range, joined};
 use ipsec::policy::{Prefix, Upper};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// With fewer entries, their own rules are as fast as a search among ranges.
 const MIN_ENTRIES_TO_JOIN: usize = 8;
 
-/// Entries in a row to whose packets the same happens.
+/// Entries in a row whose packets are treated alike.
 pub(super) struct Case<'a> {
     /// One of them: its verdict, and whether it has a device, are those of all.
     pub entry: &'a Entry,
@@ -43,26 +43,23 @@ pub(super) fn cases(entries: &[Entry]) -> Vec<Case<'_>> {
     cases
 }
 
-/// Whether the same happens to the packets of both, which differ in their addresses alone. A bypass stands for itself:
-/// what happens to its packets depends on what its destination overlaps with.
+/// Whether both entries have the same verdict and differ in their addresses alone. A bypass is never joined: whether
+/// its packets are marked depends on which protected destinations its own one overlaps with.
 fn are_alike(one: &Entry, other: &Entry) -> bool {
     let kind = |entry: &Entry| (entry.verdict, entry.family(), entry.device.is_some());
     kind(one) == kind(other)
-        && one.verdict != Disposition::Bypass
+        && one.drops()
         && [one, other].map(|entry| entry.selector.upper) == [Upper::Any; 2]
 }
 
 /// One rule for each source, or for each destination, whichever are fewer.
 fn joined_conditions(run: &[Entry], family: Family) -> Vec<Rule> {
     let (source, destination) = (Field::Source(family), Field::Destination(family));
-    let by_source = grouped(run.iter().map(|entry| {
-        let selector = &entry.selector;
-        (selector.source, selector.destination)
-    }));
-    let by_destination = grouped(run.iter().map(|entry| {
-        let selector = &entry.selector;
-        (selector.destination, selector.source)
-    }));
+    let ends = run
+        .iter()
+        .map(|entry| (entry.selector.source, entry.selector.destination));
+    let by_source = grouped(ends.clone());
+    let by_destination = grouped(ends.map(|(source, destination)| (destination, source)));
     let (groups, one, other) = if by_source.len() <= by_destination.len() {
         (by_source, source, destination)
     } else {

@@ -60,25 +60,22 @@ impl Firewall {
         let Some((mut ruleset, present)) = self.applied.take() else {
             return Ok(());
         };
-        let known = self.generation;
-        let outcome = self.try_to_change_values(&ruleset, &sets);
-        if let Ok(generation) = outcome {
-            // Each transaction, of any program, adds one. If only ours was committed, nothing else has changed.
-            let is_ours = known.is_some_and(|known| known.wrapping_add(1) == generation);
-            self.generation = is_ours.then_some(generation);
-            let present = present.map(|present| present.with_values(&sets));
+        let Ok(generation) = self.try_to_change_values(&ruleset, &sets) else {
+            // The table is not as it was left, or the kernel has no room: replacing all of it repairs the first, and
+            // explains the second.
+            let old = ruleset.clone();
             ruleset.sets = sets;
-            self.applied = Some((ruleset, present));
-            return Ok(());
-        }
-        // The table is not as it was left, or the kernel has no room: replacing all of it repairs the first, and
-        // explains the second.
-        let wanted = Ruleset {
-            sets,
-            ..ruleset.clone()
+            self.applied = Some((old, present));
+            return self.replace(&ruleset);
         };
+        // The kernel counts the transactions of all programs. One more than before: the gateway's was the only one, and
+        // the rest of the table is as it was.
+        let is_next = |known: u32| known.wrapping_add(1) == generation;
+        self.generation = Some(generation).filter(|_| self.generation.is_some_and(is_next));
+        let present = present.map(|present| present.with_values(&sets));
+        ruleset.sets = sets;
         self.applied = Some((ruleset, present));
-        self.replace(&wanted)
+        Ok(())
     }
 
     /// The kernel's generation number after the change.
@@ -104,7 +101,7 @@ impl Firewall {
         let connection = self.connection()?;
         // Read first, as in `missing`.
         let generation = connection.generation();
-        let present = Present::read(connection, family, &table, &ruleset.sets);
+        let present = Present::read(connection, family, &table, &ruleset.set_names());
         let present = present.ok().flatten();
         let present = present.filter(|present| present.has_shape_of(ruleset));
         self.generation = generation.ok().filter(|_| present.is_some());
@@ -124,7 +121,7 @@ impl Firewall {
         }
         let (family, table) = (self.family, self.table.clone());
         let known = self.generation;
-        let sets = self.applied().map_or_else(Vec::new, |old| old.sets.clone());
+        let sets = self.applied().map(Ruleset::set_names).unwrap_or_default();
         let connection = self.connection()?;
         // Read first: changes after this lead to another comparison the next time.
         let generation = connection.generation()?;

@@ -86,7 +86,7 @@ fn policies_keep_their_order_behind_what_is_our_own() {
 
 #[test]
 fn what_no_policy_names_is_asked_for_its_addresses_alone() {
-    let drops = |list: &[Entry]| unmatched(list, drops);
+    let drops = |list: &[Entry]| unmatched(list, Entry::drops);
     let plan = plan();
     for (name, before, list) in [
         ("leaving", 0, &plan.leaving),

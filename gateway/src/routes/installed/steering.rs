@@ -1,7 +1,6 @@
 //! Adds, compares and deletes the rules and routes that lead protected traffic into the tunnel, or make it unreachable.
 
 use super::Installed;
-use super::comparison::Whole;
 use crate::routes::netlink::is_family_absent;
 use crate::routes::plan::Plan;
 use crate::routes::steering;
@@ -9,22 +8,30 @@ use crate::routes::tables::{Tables, ignore_absent};
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// While the kernel notifies of nothing, comparisons of rules and routes are at least so many times as far apart as one
+/// takes: with thousands of peers it reads as many routes.
+const MIN_INTERVAL_PER_COMPARISON: u32 = 200;
+
+/// However long a comparison takes, the next one begins after this time.
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The time from the begin of a comparison that took so long to the next one.
+pub(super) fn pause_after(took: Duration) -> Duration {
+    (took * MIN_INTERVAL_PER_COMPARISON).min(MAX_INTERVAL)
+}
 
 impl<T: Tables> Installed<T> {
     /// Has the next [`Installed::missing`] compare rules and routes with the kernel's, because something has changed
     /// there.
-    pub(crate) fn doubt_steering(&mut self) {
-        self.whole = None;
+    pub(crate) fn compare_steering_next(&mut self) {
+        self.steering_rests_until = None;
     }
 
     pub(super) fn missing_steering(&mut self) -> io::Result<Vec<String>> {
         let began = Instant::now();
-        if self
-            .whole
-            .as_ref()
-            .is_some_and(|whole| whole.still_counts(began))
-        {
+        if self.steering_rests_until.is_some_and(|end| began < end) {
             return Ok(Vec::new());
         }
         let Some(plan) = self.plan.take() else {
@@ -32,9 +39,8 @@ impl<T: Tables> Installed<T> {
         };
         let lost = self.lost_steering(&plan);
         self.plan = Some(plan);
-        let is_whole = lost.as_ref().is_ok_and(Vec::is_empty);
-        let took = began.elapsed();
-        self.whole = is_whole.then_some(Whole { began, took });
+        let is_complete = lost.as_ref().is_ok_and(Vec::is_empty);
+        self.steering_rests_until = is_complete.then(|| began + pause_after(began.elapsed()));
         lost
     }
 
@@ -84,41 +90,8 @@ impl<T: Tables> Installed<T> {
         Ok(())
     }
 
-    /// Puts the routes of a plan that differ from those in force, while the gateway's own packets of both plans pass.
-    /// What other programs have deleted is not looked for here: the watch restores it.
-    pub(super) fn lead_otherwise(&mut self, plan: Plan) -> io::Result<()> {
-        let outer = self.plan.as_ref().map(|old| &old.outer);
-        let both = outer.filter(|old| **old != plan.outer).map(|old| Plan {
-            outer: old | &plan.outer,
-            ..plan.clone()
-        });
-        let outcome = match &both {
-            Some(both) => self.lead_with_outer(both, &plan),
-            None => self.put_changed_routes(&plan),
-        };
-        if outcome.is_ok() {
-            self.plan = Some(plan);
-        } else {
-            self.closed = both.or(Some(plan));
-            // If the rollback fails, the watch repeats it; until then the same traffic is dropped.
-            let _ = self.settle();
-        }
-        outcome
-    }
-
-    fn lead_with_outer(&mut self, both: &Plan, plan: &Plan) -> io::Result<()> {
-        self.install_outer(both)?;
-        self.put_changed_routes(plan)?;
-        self.install_outer(plan)
-    }
-
-    fn install_outer(&mut self, plan: &Plan) -> io::Result<()> {
-        let mut barriers = self.barriers.iter_mut();
-        barriers.try_for_each(|barrier| barrier.install_outer(plan))
-    }
-
     /// Puts the routes of a plan that drops the same as the one in force and leads some of it otherwise.
-    fn put_changed_routes(&mut self, plan: &Plan) -> io::Result<()> {
+    pub(super) fn put_changed_routes(&mut self, plan: &Plan) -> io::Result<()> {
         let before = self.plan.as_ref();
         let changed = before.map(|before| steering::changed_routes(&self.site, before, plan));
         let changed = changed.unwrap_or_default();

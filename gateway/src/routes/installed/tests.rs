@@ -414,7 +414,7 @@ fn what_another_program_removes_is_named_and_restored_once() {
     host.model().rules.remove(2);
     host.model().routes.clear();
     // As when the kernel notifies of it.
-    installed.doubt_steering();
+    installed.compare_steering_next();
     let lost = installed.missing().unwrap();
     let words = [
         "first table deleted",
@@ -462,14 +462,12 @@ fn while_nothing_changes_rules_and_routes_are_compared_for_a_small_part_of_the_t
         host.model().asked - before
     };
     let [ms, second] = [1, 1000].map(std::time::Duration::from_millis);
-    let whole = |took| Whole { began: now, took };
     assert_eq!(asked(&mut installed), 1);
-    installed.whole = Some(whole(3600 * second));
+    installed.steering_rests_until = Some(now + 3600 * second);
     assert_eq!(asked(&mut installed), 0);
-    installed.doubt_steering();
+    installed.compare_steering_next();
     assert_eq!(asked(&mut installed), 1);
     // A comparison that took a second counts for ten, and one that took a millisecond for a fifth of a second.
-    let counts = |took, after| whole(took).still_counts(now + after);
-    assert!(counts(second, 9 * second) && !counts(second, 10 * second));
-    assert!(counts(ms, 199 * ms) && !counts(ms, 200 * ms));
+    let pauses = [ms, second].map(super::steering::pause_after);
+    assert_eq!(pauses, [200 * ms, 10 * second]);
 }

@@ -120,15 +120,9 @@ pub(super) fn read_rule(message: &RuleMessage) -> Option<RoutingRule> {
     };
     let (mut table, mut goto) = (u32::from(message.header.table), 0);
     let mut rule = RoutingRule {
-        family,
-        preference: 0,
-        action: RuleAction::Nothing,
         source: Some(whole),
         destination: Some(whole),
-        protocol: None,
-        source_port: None,
-        destination_port: None,
-        mark: None,
+        ..RoutingRule::of_all(family, 0, RuleAction::Nothing)
     };
     for attribute in &message.attributes {
         match attribute {

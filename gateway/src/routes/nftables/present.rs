@@ -31,7 +31,7 @@ impl Present {
         connection: &mut Connection,
         family: TableFamily,
         table: &str,
-        sets: &[NamedSet],
+        sets: &[&'static str],
     ) -> io::Result<Option<Self>> {
         let named = || {
             let mut which = Attributes::default();
@@ -51,15 +51,15 @@ impl Present {
             rules.extend(connection.list(message::GET_RULE, family, which)?);
         }
         let mut present = Self::of(table, &found, &chains, &rules);
-        for set in sets {
+        for name in sets {
             let mut which = named();
-            which.put_text(2, set.name);
+            which.put_text(2, name);
             let values = match connection.list(message::GET_SET_ELEMENTS, family, which) {
                 // The set was deleted, which the kernel allows only if no rule names it: that rule is missing, too.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
                 lists => lists?.iter().flat_map(|body| values(body)).collect(),
             };
-            present.sets.insert(set.name, values);
+            present.sets.insert(name, values);
         }
         Ok(Some(present))
     }

@@ -17,9 +17,9 @@ impl Gateway {
         let own = self.plane.kernel().installed().ports();
         let news = self.monitor.take(own);
         self.addresses_changed |= news.addresses || news.lost;
-        if news.ours || news.addresses || news.lost {
+        if news.installed || news.addresses || news.lost {
             self.reach_new_devices();
-            self.plane.kernel().installed().doubt_steering();
+            self.plane.kernel().installed().compare_steering_next();
             self.removals.suspect(Instant::now());
         }
     }

@@ -56,8 +56,8 @@ impl DeviceNotifications {
                 gone.insert(u32::from_ne_bytes(index));
             }
         });
-        *changed |= any || all.lost || all.ours;
-        self.unseen |= any || all.lost || all.ours;
+        *changed |= any || all.lost || all.installed;
+        self.unseen |= any || all.lost || all.installed;
     }
 
     /// Devices that were removed since the last call.

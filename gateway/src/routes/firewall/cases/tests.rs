@@ -1,5 +1,6 @@
 use super::*;
 use crate::routes::firewall::tests::generated::{addresses, entries, fits};
+use crate::routes::plan::Disposition;
 use crate::routes::plan::tests::entry;
 use proptest::prelude::*;
 

@@ -286,7 +286,7 @@ fn rules_and_routes_are_read_back_and_restored_when_another_program_takes_them()
             ] {
                 said(&changed.split(' ').collect::<Vec<_>>(), "");
                 // As when the kernel notifies of it.
-                installed.doubt_steering();
+                installed.compare_steering_next();
                 assert_ne!(installed.missing().unwrap(), nothing(), "{changed}");
                 installed.restore().unwrap();
                 assert_eq!(installed.missing().unwrap(), nothing(), "{changed}");

@@ -481,7 +481,7 @@ fn peers_come_and_go_as_values_of_a_set_while_all_rules_stay() {
                     &mut Connection::open().unwrap(),
                     TableFamily::Inet,
                     "esplanade",
-                    &rules(count).sets,
+                    &rules(count).set_names(),
                 );
                 assert!(
                     table.unwrap().unwrap().has_shape_of(&rules(count)),
