@@ -14,7 +14,7 @@ pub(crate) use trial::{Trial, try_kernel};
 pub(crate) use wish::PlaneWish;
 pub(crate) use xfrm::supported::{carries, enforces};
 pub(crate) use xfrm::{
-    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane,
+    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane, interface_id,
 };
 
 use ipsec::command::{Answer, Command, Refused};

@@ -5,11 +5,13 @@
 //!   thread of its own ──► new namespace ──► an association and policies on its loopback device
 //!                                             ──► a datagram that must arrive, and must have been counted by the
 //!                                                 association on both ways
+//!                                             ──► an XFRM interface, if the configuration needs one
 //!                                             ──► every association and policy of the configuration
 //! ```
 
-use super::{Plane, XfrmPlane, carries, enforces};
+use super::{Plane, XfrmPlane, carries, enforces, interface_id};
 use crate::failure::Failure;
+use crate::routes::netlink::Netlink;
 use ipsec::command::{Answer, Command};
 use ipsec::sa::SaConfig;
 use ipsec::setkey::{Forwarding, NoNames, compile};
@@ -37,8 +39,8 @@ pub(crate) enum Trial {
     NotPossible(String),
 }
 
-/// Tries these commands.
-pub(crate) fn try_kernel(commands: &[Command]) -> Trial {
+/// Tries these commands, and whether there are XFRM interfaces if they are needed.
+pub(crate) fn try_kernel(commands: &[Command], needs_devices: bool) -> Trial {
     if let Some(why) = first_refusal(commands) {
         return Trial::Refuses(why);
     }
@@ -46,7 +48,7 @@ pub(crate) fn try_kernel(commands: &[Command]) -> Trial {
     let work = move || {
         // SAFETY: only the network namespace of this thread changes; no descriptor or memory is unshared.
         match unsafe { unshare_unsafe(UnshareFlags::NEWNET) } {
-            Ok(()) => in_own_namespace(&commands),
+            Ok(()) => in_own_namespace(&commands, needs_devices),
             Err(error) => Trial::NotPossible(format!(
                 "no network namespace can be made for a trial: {error}"
             )),
@@ -78,6 +80,7 @@ fn as_for_the_kernel(command: &Command) -> Command {
         Arc::new(SaConfig {
             sequence: 0,
             keepalive: 0,
+            interface: None,
             ..(**config).clone()
         })
     };
@@ -88,7 +91,7 @@ fn as_for_the_kernel(command: &Command) -> Command {
     }
 }
 
-fn in_own_namespace(commands: &[Command]) -> Trial {
+fn in_own_namespace(commands: &[Command], needs_devices: bool) -> Trial {
     let mut plane = match XfrmPlane::open() {
         Ok(plane) => plane,
         Err(failure) => return Trial::Refuses(failure.to_string()),
@@ -98,10 +101,20 @@ fn in_own_namespace(commands: &[Command]) -> Trial {
         Err(TrialError::Kernel(why)) => return Trial::Refuses(why),
         Err(TrialError::Host(why)) => return Trial::NotPossible(why),
     }
+    if needs_devices && let Err(why) = make_a_device() {
+        return Trial::Refuses(why.to_string());
+    }
     match plane.apply(commands) {
         Ok(_) => Trial::Carries,
         Err(refused) => Trial::Refuses(refused.reason),
     }
+}
+
+/// It ends with the namespace.
+fn make_a_device() -> io::Result<()> {
+    let name = "trial";
+    let made = Netlink::open()?.add_xfrm_interface(name, interface_id(name));
+    made.map(drop)
 }
 
 enum TrialError {
@@ -212,7 +225,7 @@ mod tests {
     fn what_the_kernel_never_has_is_refused_by_name_without_a_trial() {
         let text = "add 192.0.2.1 192.0.2.2 esp 0x1001 -m tunnel -o aggfrag -E aes-gcm-16 \
                     0x000102030405060708090a0b0c0d0e0f10111213;";
-        match try_kernel(&commands(text)) {
+        match try_kernel(&commands(text), false) {
             Trial::Refuses(why) => assert!(why.contains("aggfrag"), "{why}"),
             other => panic!("{other:?}"),
         }

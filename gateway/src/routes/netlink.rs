@@ -2,7 +2,8 @@
 //!
 //! This file has the connection, the path to a peer and this host's addresses. `rules` and `table` write and read back
 //! routing rules and routes, `links` handles devices, `first_hop` finds the way to an address, `next_hops` the same for
-//! packet sockets, `traffic_control` handles filters on devices, `xfrm` policies of the kernel's own IPsec.
+//! packet sockets, `traffic_control` handles filters on devices, `xfrm` policies of the kernel's own IPsec,
+//! `xfrm_interfaces` its devices.
 
 mod first_hop;
 #[cfg(any(test, fuzzing))]
@@ -14,8 +15,10 @@ mod rules;
 mod table;
 pub(crate) mod traffic_control;
 pub(crate) mod xfrm;
+mod xfrm_interfaces;
 
 pub(crate) use next_hops::{KernelNextHops, SimpleLink};
+pub(crate) use xfrm_interfaces::DeviceKind;
 
 use super::plan::Family;
 use crate::netlink_socket::NetlinkSocket;

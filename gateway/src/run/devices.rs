@@ -5,12 +5,16 @@
 //! device without a gateway loses traffic; if the route disappeared, the next matching route would carry the traffic
 //! unencrypted. Packets routed into a device without an association, or without a gateway, are dropped.
 //!
+//! On the user plane they are TUN devices, on the kernel's XFRM interfaces ([`xfrm`]).
+//!
 //! Also the *direction devices*: two devices for decrypted packets that only `in` or only `fwd` policies allow.
+
+mod xfrm;
 
 use super::forward::{fault, is_as_before};
 use super::interface;
 use crate::routes::Site;
-use crate::routes::netlink::Netlink;
+use crate::routes::netlink::{DeviceKind, Netlink};
 use dataplane::io::Warn;
 use dataplane::io::tun::{Tun, TunOptions};
 use dataplane::io::tun_devices::{FWD_ONLY_DEVICE, IN_ONLY_DEVICE, TunDevices};
@@ -18,6 +22,7 @@ use ipsec::database::Interface;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use xfrm::XfrmInterfaces;
 
 /// IPv6 needs at least this MTU; packets for smaller paths are fragmented.
 const MIN_MTU_BYTES: u32 = 1280;
@@ -25,6 +30,8 @@ const MIN_MTU_BYTES: u32 = 1280;
 /// The devices of a gateway beside its first.
 pub(super) struct Devices {
     tunnels: TunDevices,
+    /// Present on the kernel's plane, whose devices they are.
+    by_kernel: Option<XfrmInterfaces>,
     held: BTreeMap<Arc<str>, Device>,
     alias: String,
     first: String,
@@ -33,6 +40,7 @@ pub(super) struct Devices {
     warn: Warn,
 }
 
+#[derive(Clone, Copy)]
 struct Device {
     number: u32,
     mtu: u32,
@@ -62,9 +70,10 @@ impl Kind {
 
 impl Devices {
     /// None yet.
-    pub(super) fn new(site: &Site, trains: bool, warn: &Warn) -> Self {
+    pub(super) fn new(site: &Site, by_kernel: bool, trains: bool, warn: &Warn) -> Self {
         Self {
             tunnels: TunDevices::default(),
+            by_kernel: by_kernel.then(XfrmInterfaces::default),
             held: BTreeMap::new(),
             alias: site.alias(),
             first: site.name().to_owned(),
@@ -145,32 +154,31 @@ impl Devices {
         netlink: &mut Netlink,
     ) -> io::Result<()> {
         let mtu = mtu.map(|mtu| mtu.clamp(MIN_MTU_BYTES, u16::MAX.into()));
-        match (self.tunnels.get(interface.number), mtu) {
-            (None, mtu) => {
-                let mtu = mtu.unwrap_or(MIN_MTU_BYTES);
-                let tun = self.make(&interface.name, (mtu, Kind::of(interface)), netlink)?;
-                self.tunnels.set(interface.number, Some(Arc::new(tun)));
-                self.note(interface, mtu);
-            }
-            (Some(tun), Some(mtu)) if self.mtu(&interface.name) != Some(mtu) => {
-                tun.set_mtu(mtu as u16).map_err(io::Error::other)?;
-                self.note(interface, mtu);
-            }
-            (Some(_), _) => {}
+        let device = Device {
+            number: interface.number,
+            mtu: mtu.unwrap_or(MIN_MTU_BYTES),
+            kind: Kind::of(interface),
+        };
+        if !self.is_open(interface.number) {
+            self.make(&interface.name, device, netlink)?;
+        } else if mtu.is_some_and(|mtu| self.mtu(&interface.name) != Some(mtu)) {
+            self.set_mtu(device, netlink)?;
+        } else {
+            return Ok(());
         }
+        self.held.insert(Arc::clone(&interface.name), device);
         Ok(())
     }
 
     /// Removes devices that are not in `named` and that no route leads to.
     pub(super) fn close(&mut self, named: &[Interface], netlink: &mut Netlink) -> io::Result<()> {
-        let asked_for =
-            |name: &str| name == self.first || named.iter().any(|known| *known.name == *name);
         for (name, index) in netlink.links_called(&self.alias)? {
-            if asked_for(&name) || netlink.is_led_to(index)? {
+            let is_named = named.iter().any(|known| *known.name == *name);
+            if name == self.first || is_named || netlink.is_led_to(index)? {
                 continue;
             }
             if let Some(device) = self.held.remove(&*name) {
-                self.tunnels.set(device.number, None);
+                self.forget(device.number);
             }
             netlink.delete_link(index)?;
         }
@@ -181,10 +189,7 @@ impl Devices {
     pub(super) fn missing(&self, netlink: &mut Netlink) -> io::Result<Vec<String>> {
         let mut words = Vec::new();
         for (name, device) in &self.held {
-            match self.tunnels.get(device.number) {
-                Some(tun) => words.extend(fault(&tun, device.mtu, netlink)?),
-                None => words.push(format!("device {name} deleted")),
-            }
+            words.extend(self.fault(name, *device, netlink)?);
         }
         Ok(words)
     }
@@ -193,42 +198,106 @@ impl Devices {
     /// not restored.
     pub(super) fn restore(&mut self, netlink: &mut Netlink) -> io::Result<()> {
         let mut outcome = Ok(());
-        for (name, device) in &self.held {
-            let restored = self.restore_one(name, device, netlink);
+        for (name, device) in self.held.clone() {
+            let restored = self.restore_one(&name, device, netlink);
             outcome = outcome.and(restored);
         }
         outcome
     }
 
-    fn restore_one(&self, name: &str, device: &Device, netlink: &mut Netlink) -> io::Result<()> {
-        if let Some(tun) = self.tunnels.get(device.number) {
-            if fault(&tun, device.mtu, netlink)?.is_none() {
-                return Ok(());
-            }
-            if is_as_before(&tun, device.mtu as u16, netlink)? {
-                return Ok(());
-            }
+    fn restore_one(&mut self, name: &str, device: Device, netlink: &mut Netlink) -> io::Result<()> {
+        let is_whole = self.fault(name, device, netlink)?.is_none();
+        if is_whole || self.is_as_before(device, netlink)? {
+            return Ok(());
         }
-        let again = self.make(name, (device.mtu, device.kind), netlink)?;
-        self.tunnels.set(device.number, Some(Arc::new(again)));
-        Ok(())
+        self.make(name, device, netlink)
     }
 
     fn mtu(&self, name: &str) -> Option<u32> {
         self.held.get(name).map(|device| device.mtu)
     }
 
-    fn note(&mut self, interface: &Interface, mtu: u32) {
-        let device = Device {
-            number: interface.number,
-            mtu,
-            kind: Kind::of(interface),
-        };
-        self.held.insert(Arc::clone(&interface.name), device);
+    fn is_open(&self, number: u32) -> bool {
+        match &self.by_kernel {
+            Some(interfaces) => interfaces.has(number),
+            None => self.tunnels.get(number).is_some(),
+        }
+    }
+
+    fn forget(&mut self, number: u32) {
+        match &mut self.by_kernel {
+            Some(interfaces) => interfaces.forget(number),
+            None => self.tunnels.set(number, None),
+        }
+    }
+
+    fn set_mtu(&mut self, device: Device, netlink: &mut Netlink) -> io::Result<()> {
+        let Device { number, mtu, .. } = device;
+        if let Some(interfaces) = &mut self.by_kernel {
+            return interfaces.set_mtu(number, mtu, netlink);
+        }
+        match self.tunnels.get(number) {
+            Some(tun) => tun.set_mtu(mtu as u16).map_err(io::Error::other),
+            None => Ok(()),
+        }
+    }
+
+    fn fault(
+        &self,
+        name: &str,
+        device: Device,
+        netlink: &mut Netlink,
+    ) -> io::Result<Option<String>> {
+        if let Some(interfaces) = &self.by_kernel {
+            return interfaces.fault(device.number, device.mtu, netlink);
+        }
+        match self.tunnels.get(device.number) {
+            Some(tun) => fault(&tun, device.mtu, netlink),
+            None => Ok(Some(format!("device {name} deleted"))),
+        }
+    }
+
+    fn is_as_before(&self, device: Device, netlink: &mut Netlink) -> io::Result<bool> {
+        if let Some(interfaces) = &self.by_kernel {
+            return interfaces.is_as_before(device.number, device.mtu, netlink);
+        }
+        match self.tunnels.get(device.number) {
+            Some(tun) => is_as_before(&tun, device.mtu as u16, netlink),
+            None => Ok(false),
+        }
     }
 
     /// A new device, or an existing one that this gateway left.
-    fn make(&self, name: &str, (mtu, kind): (u32, Kind), netlink: &mut Netlink) -> io::Result<Tun> {
+    fn make(&mut self, name: &str, device: Device, netlink: &mut Netlink) -> io::Result<()> {
+        let Device { number, mtu, kind } = device;
+        self.check_name(name, kind, netlink)?;
+        self.check_kind(name, netlink)?;
+        let has_link_local = kind != Kind::Following;
+        let index = match &mut self.by_kernel {
+            Some(interfaces) => interfaces.make(number, name, (mtu, has_link_local), netlink)?,
+            None => {
+                let options = TunOptions {
+                    mtu: mtu as u16,
+                    offloads: self.trains,
+                    persistent: true,
+                    link_local: has_link_local,
+                    ..TunOptions::named(name)
+                };
+                let tun = Tun::open(&options, &self.warn).map_err(io::Error::other)?;
+                let index = tun.index;
+                self.tunnels.set(number, Some(Arc::new(tun)));
+                index
+            }
+        };
+        netlink.call_link(index, &self.alias)?;
+        if kind != Kind::ByHand {
+            interface::prepare(name, &self.warn);
+        }
+        Ok(())
+    }
+
+    /// Refuses the name of a device that this gateway did not make.
+    fn check_name(&self, name: &str, kind: Kind, netlink: &mut Netlink) -> io::Result<()> {
         let known = netlink.link(name)?.is_some();
         let left_behind = netlink.links_called(&self.alias)?;
         if known && (name == self.first || !left_behind.iter().any(|(left, _)| left == name)) {
@@ -243,18 +312,24 @@ impl Devices {
                 "`{option}`: a device of the name {name} exists already and was not created by this gateway: {advice}"
             )));
         }
-        let options = TunOptions {
-            mtu: mtu as u16,
-            offloads: self.trains,
-            persistent: true,
-            link_local: kind != Kind::Following,
-            ..TunOptions::named(name)
+        Ok(())
+    }
+
+    /// A device that a gateway of the other plane left is replaced, unless routes lead there: they would be lost, and
+    /// other routes carry the traffic in clear.
+    fn check_kind(&self, name: &str, netlink: &mut Netlink) -> io::Result<()> {
+        let Some((index, kind)) = netlink.device_kind(name)? else {
+            return Ok(());
         };
-        let tun = Tun::open(&options, &self.warn).map_err(io::Error::other)?;
-        netlink.call_link(tun.index, &self.alias)?;
-        if kind != Kind::ByHand {
-            interface::prepare(name, &self.warn);
+        if matches!(kind, DeviceKind::Xfrm { .. }) == self.by_kernel.is_some() {
+            return Ok(());
         }
-        Ok(tun)
+        if netlink.is_led_to(index)? {
+            return Err(io::Error::other(format!(
+                "the device {name} was left by a gateway of the other plane, and routes lead there: `esplanade down` \
+                 removes both, or start with the other `--plane`"
+            )));
+        }
+        netlink.delete_link(index)
     }
 }

@@ -94,7 +94,7 @@ impl Host {
         if inheritance.outer == outer_of(options) {
             sockets.inherit(inheritance.sockets);
         }
-        let devices = Devices::new(&site, !options.no_offloads, warn);
+        let devices = Devices::new(&site, by_kernel, !options.no_offloads, warn);
         let mut installed = Installed::new(site.clone()).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;

@@ -6,6 +6,7 @@ use crate::config::{ConfiguredPeer, Mode};
 use crate::control::SetkeyText;
 use crate::failure::Failure;
 use crate::plane::{PlaneWish, Trial, try_kernel};
+use ipsec::command::Command;
 
 /// The plane, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,9 +37,12 @@ pub(super) fn choose(
     if options.plane == PlaneWish::User {
         return chosen(false, "--plane user, the default".to_owned());
     }
-    let trial = match what_needs_our_own(options, peers) {
+    let trial = match what_needs_our_own(options) {
         Some(why) => Trial::Refuses(why),
-        None => try_kernel(&apply::parse(text)?.commands),
+        None => {
+            let commands = apply::parse(text)?.commands;
+            try_kernel(&commands, has_devices(&commands, peers))
+        }
     };
     match (options.plane, trial) {
         (PlaneWish::Auto, Trial::Carries) => chosen(
@@ -58,8 +62,8 @@ pub(super) fn choose(
     }
 }
 
-/// Options and peers that the kernel's plane cannot serve.
-pub(super) fn what_needs_our_own(options: &RunOptions, peers: &[ConfiguredPeer]) -> Option<String> {
+/// Options that the kernel's plane cannot serve.
+pub(super) fn what_needs_our_own(options: &RunOptions) -> Option<String> {
     if let Some(device) = &options.forward {
         return Some(format!("--forward {device} is a way around the kernel"));
     }
@@ -73,23 +77,25 @@ pub(super) fn what_needs_our_own(options: &RunOptions, peers: &[ConfiguredPeer])
             "--outer-device {name} needs Esplanade's own data plane"
         ));
     }
-    peers.iter().find_map(needs_a_device)
+    None
 }
 
-/// Why the kernel's plane cannot serve a peer, which has a device of its own because its file says so.
-pub(super) fn needs_a_device(peer: &ConfiguredPeer) -> Option<String> {
-    let is_asked_for = matches!(
+/// Whether anything has a device of its own.
+fn has_devices(commands: &[Command], peers: &[ConfiguredPeer]) -> bool {
+    let of_association = |command: &Command| match command {
+        Command::AddSa(config) | Command::UpdateSa(config) => config.interface.is_some(),
+        _ => false,
+    };
+    commands.iter().any(of_association) || peers.iter().any(has_a_device)
+}
+
+/// Whether a peer has a device because its file says so.
+fn has_a_device(peer: &ConfiguredPeer) -> bool {
+    matches!(
         peer.mode,
         Mode::Route {
             is_default: false,
             ..
         }
-    );
-    is_asked_for.then(|| {
-        format!(
-            "peer {}: `mode = \"route\"`, a device of its own, needs Esplanade's own data plane: write `mode = \
-             \"policy\"`, or leave `mode`, `interface` and `routes` out",
-            peer.connection.name
-        )
-    })
+    )
 }

@@ -55,6 +55,11 @@ impl Choices {
         self.0.iter().find(fits).map(|choice| &choice.sa[..])
     }
 
+    /// Each with its selector.
+    pub fn each(&self) -> impl Iterator<Item = (Option<Selector>, SaIndex)> {
+        self.0.iter().map(|choice| (choice.selector, choice.sa[0]))
+    }
+
     /// All of them.
     pub fn paths(&self) -> impl Iterator<Item = &[SaIndex]> {
         self.0.iter().map(|choice| &choice.sa[..])

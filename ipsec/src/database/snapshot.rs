@@ -1,7 +1,7 @@
 //! Both databases at one moment, with everything a packet needs looked up beforehand.
 
 use super::SaIndex;
-use super::choices::is_for;
+use super::choices::{Choices, is_for};
 use super::compression::Compressing;
 use super::hash_index::HashIndex;
 use super::index::{Fit, Index};
@@ -11,7 +11,7 @@ use super::spd_entry::SpdEntry;
 use super::spread::Spreader;
 use crate::Dropped;
 use crate::packet::Outline;
-use crate::policy::{Direction, Level, Policy, Template};
+use crate::policy::{Direction, Level, Policy, Selector, Template};
 use crate::sa::{Protocol, Sa, SaId};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -170,6 +170,16 @@ impl Snapshot {
     /// The number of the device out of which what comes through this association goes; 0 for the one that policies use.
     pub fn interface_of(&self, sa: SaIndex) -> u32 {
         self.interfaces.of(sa)
+    }
+
+    /// By which associations the packets of a device leave, in the order in which they are tried, and which packets each
+    /// was negotiated for: all, without a selector.
+    pub fn choices_of(
+        &self,
+        interface: u32,
+    ) -> impl Iterator<Item = (Option<Selector>, SaIndex)> + use<'_> {
+        let choices = self.interfaces.choices(interface).into_iter();
+        choices.flat_map(Choices::each)
     }
 
     /// The decision about a packet that was routed into a device. A device with associations of its own needs no

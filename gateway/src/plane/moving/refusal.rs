@@ -54,6 +54,12 @@ fn of_association(config: &SaConfig, wish: MoveWish) -> Option<String> {
     {
         return Some(why.0);
     }
+    if let Some(device) = &config.interface {
+        return Some(format!(
+            "its device {device} cannot change its kind while routes lead there: restart the gateway with the other \
+             --plane, after `esplanade down`"
+        ));
+    }
     if config.is_negotiated {
         return Some(
             "its keys are IKE's, which would have to be negotiated again for the other plane: not built yet. Restart \

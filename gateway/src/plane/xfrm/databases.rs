@@ -9,6 +9,7 @@
 //! Compared is always with what the kernel has: other programs add and remove too. Only what carries the marks of this
 //! gateway ([`Owner`]) is changed or removed.
 
+mod by_device;
 mod compare;
 mod counters;
 mod errors;
@@ -17,7 +18,7 @@ mod watch;
 
 use super::association;
 use super::owner::{MAX_POLICIES, Owner};
-use super::policy;
+use super::policy::{self, PolicyName};
 use super::socket::XfrmSocket;
 use super::zeroizing::ZeroizingMessage;
 use crate::failure::Failure;
@@ -26,7 +27,7 @@ use compare::{is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
 use errors::{about_policy, about_sa, is_absent, unreadable};
 use ipsec::database::Snapshot;
-use ipsec::policy::{Direction, Policy, Selector};
+use ipsec::policy::Policy;
 use ipsec::sa::{Sa, SaConfig, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
@@ -35,14 +36,12 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
-
 /// The associations and policies of one gateway in the kernel.
 pub(crate) struct KernelDatabases {
     kernel: XfrmSocket,
     owner: Owner,
     sas: HashMap<SaId, HeldSa>,
-    policies: HashMap<(Selector, Direction), HeldPolicy>,
+    policies: HashMap<PolicyName, HeldPolicy>,
     free_numbers: BTreeSet<u32>,
     /// Whether it is known what an earlier gateway of this site has left in the kernel.
     has_looked: bool,
@@ -104,22 +103,19 @@ impl KernelDatabases {
         for sa in snapshot.sas() {
             self.put_sa(sa)?;
         }
-        for direction in DIRECTIONS {
-            for (_, policy) in snapshot.policies(direction) {
-                self.put_policy(policy)?;
-            }
-        }
-        Ok(())
+        let policies = by_device::policies(snapshot, local);
+        policies
+            .iter()
+            .try_for_each(|policy| self.put_policy(policy))
     }
 
     /// Removes what is this gateway's and not in the snapshot: policies first, so that none is left that no association
     /// can satisfy while its traffic is allowed to pass.
     pub(crate) fn remove_others(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let policies = DIRECTIONS
-            .iter()
-            .flat_map(|direction| snapshot.policies(*direction));
+        let policies = by_device::policies(snapshot, &self.local);
         let wanted: HashSet<_> = policies
-            .map(|(_, policy)| (policy.selector, policy.direction))
+            .iter()
+            .map(|policy| PolicyName::of(policy))
             .collect();
         let names: Vec<_> = self.policies.keys().copied().collect();
         for name in names.into_iter().filter(|name| !wanted.contains(name)) {
@@ -311,10 +307,10 @@ impl KernelDatabases {
     }
 
     fn put_policy(&mut self, policy: &Arc<Policy>) -> io::Result<()> {
-        let name = (policy.selector, policy.direction);
+        let name = PolicyName::of(policy);
         let held = self.policies.get(&name);
         let is_there = held.and_then(|held| held.policy.as_ref());
-        if is_there.is_some_and(|there| Arc::ptr_eq(there, policy)) {
+        if is_there.is_some_and(|there| there == policy) {
             return Ok(());
         }
         let number = match held.map(|held| held.number) {
@@ -342,8 +338,8 @@ impl KernelDatabases {
         Ok(())
     }
 
-    fn remove_policy(&mut self, name: (Selector, Direction)) -> io::Result<()> {
-        let message = XfrmMessage::DeletePolicy(policy::named(&name.0, name.1));
+    fn remove_policy(&mut self, name: PolicyName) -> io::Result<()> {
+        let message = XfrmMessage::DeletePolicy(name.message());
         match self.kernel.change(&ZeroizingMessage::new(message)) {
             Err(refusal) if !is_absent(&refusal) => return Err(about_policy(&name, &refusal)),
             _ => {}
@@ -352,13 +348,13 @@ impl KernelDatabases {
         Ok(())
     }
 
-    fn forget_policy(&mut self, name: (Selector, Direction)) {
+    fn forget_policy(&mut self, name: PolicyName) {
         if let Some(held) = self.policies.remove(&name) {
             self.free_numbers.insert(held.number);
         }
     }
 
-    fn listed_policies(&mut self) -> io::Result<Vec<((Selector, Direction), u32)>> {
+    fn listed_policies(&mut self) -> io::Result<Vec<(PolicyName, u32)>> {
         let everything = ZeroizingMessage::new(policy::everything());
         let answers = self.kernel.list(&everything).map_err(unreadable)?;
         let owner = self.owner;
@@ -367,8 +363,7 @@ impl KernelDatabases {
                 return None;
             };
             let number = owner.number(message.user_policy_info.index)?;
-            let policy = policy::parse(message)?.policy;
-            Some(((policy.selector, policy.direction), number))
+            Some((PolicyName::read(message)?, number))
         };
         Ok(answers.iter().filter_map(read).collect())
     }

@@ -1,6 +1,7 @@
 //! A policy in XFRM's form: written to the kernel, and read from it.
 
 use super::association::read_address;
+use super::interface_id::{interface_id, of_device};
 use crate::plane::Unsupported;
 use ipsec::command::PolicyReport;
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Template, Upper};
@@ -45,6 +46,7 @@ pub(super) fn emit(policy: &Policy) -> ModifyMessage {
         });
         attributes.push(XfrmAttrs::Template(templates.collect()));
     }
+    attributes.extend(of_device(policy.device.as_deref()));
     ModifyMessage {
         user_policy_info: info,
         nlas: attributes,
@@ -153,6 +155,47 @@ pub(super) fn named(traffic: &Selector, direction: Direction) -> DelGetMessage {
     message.user_policy_id.selector = selector(traffic);
     message.user_policy_id.direction = direction_number(direction);
     message
+}
+
+/// What names a policy in the kernel: its selector, its direction, and the ID of its XFRM interface, 0 for none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PolicyName {
+    pub selector: Selector,
+    pub direction: Direction,
+    pub interface_id: u32,
+}
+
+impl PolicyName {
+    /// That of a gateway's policy.
+    pub(super) fn of(policy: &Policy) -> Self {
+        Self {
+            selector: policy.selector,
+            direction: policy.direction,
+            interface_id: policy.device.as_deref().map_or(0, interface_id),
+        }
+    }
+
+    /// That of a policy which the kernel has, if setkey syntax can express it.
+    pub(super) fn read(message: &ModifyMessage) -> Option<Self> {
+        let policy = parse(message)?.policy;
+        let id = message.nlas.iter().find_map(|attribute| match attribute {
+            XfrmAttrs::IfId(id) => Some(*id),
+            _ => None,
+        });
+        Some(Self {
+            interface_id: id.unwrap_or(0),
+            ..Self::of(&policy)
+        })
+    }
+
+    /// The query for it, which is also the request to delete it.
+    pub(super) fn message(&self) -> DelGetMessage {
+        let mut message = named(&self.selector, self.direction);
+        if self.interface_id != 0 {
+            message.nlas.push(XfrmAttrs::IfId(self.interface_id));
+        }
+        message
+    }
 }
 
 pub(super) fn flush() -> XfrmMessage {

@@ -7,11 +7,6 @@ use ipsec::sa::SaConfig;
 
 /// Why the kernel cannot carry an association for a gateway, if it cannot.
 pub(crate) fn carries(config: &SaConfig) -> Result<(), Unsupported> {
-    if let Some(interface) = &config.interface {
-        return Err(Unsupported(format!(
-            "a device of its own ({interface}) needs Esplanade's own data plane: use `--plane user`"
-        )));
-    }
     association::check_carried(config)
 }
 

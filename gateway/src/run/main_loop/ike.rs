@@ -22,7 +22,6 @@ use crate::ike::message::{FromIke, ToIke};
 use crate::memory;
 use crate::run::check_devices;
 use crate::run::ike::{Change, KeyExchange, KeyLog, PeerDevice, what};
-use crate::run::plane_choice;
 use ikev2::endpoint::{ChildId, Event};
 use ipsec::database::KeptInterface;
 use ipsec::sa::SaId;
@@ -251,11 +250,6 @@ impl Gateway {
     /// Opens the sockets of IKE if these are the first peers of this gateway.
     pub(super) fn prepare_for_peers(&mut self, peers: &[ConfiguredPeer]) -> Result<(), Failure> {
         check_devices(peers, self.plane.kernel().forward())?;
-        if self.chosen_plane.by_kernel
-            && let Some(why) = peers.iter().find_map(plane_choice::needs_a_device)
-        {
-            return Err(Failure::new(format!("plane kernel: {why}")));
-        }
         let lacks_sockets = |ike: &&mut KeyExchange| !peers.is_empty() && !ike.has_sockets();
         let Some(ike) = self.ike.as_mut().filter(lacks_sockets) else {
             return Ok(());

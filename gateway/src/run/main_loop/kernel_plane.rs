@@ -6,15 +6,17 @@ use crate::failure::Failure;
 use crate::plane::{KernelNotice, KernelNotices};
 use crate::run::plane_choice::ChosenPlane;
 use ipsec::packet::{FragmentKind, Outline};
-use ipsec::policy::Direction;
+use ipsec::policy::{Direction, Policy};
 use netlink_packet_xfrm::{Selector, UserAcquire};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The number of the device of an acquire that a policy requires.
 const NO_DEVICE: u32 = 0;
+
+/// The number of the policy of an acquire of a device without policies.
+const NO_POLICY: u32 = 0;
 
 /// For answers about counters.
 const MAX_AGE_OF_ANSWERS: Duration = Duration::from_millis(100);
@@ -89,13 +91,23 @@ impl Gateway {
         let Some(policy) = self.plane.kernel().kernels_policy(message.policy.index) else {
             return;
         };
-        let snapshot = self.snapshot();
-        let mut policies = snapshot.policies(Direction::Out);
-        let found = policies.find(|(_, known)| Arc::ptr_eq(known, &policy));
-        let (Some((number, _)), Some(outline)) = (found, outline(&message.selector)) else {
+        let Some(outline) = outline(&message.selector) else {
             return;
         };
-        self.acquire(number, NO_DEVICE, outline);
+        let snapshot = self.snapshot();
+        let mut policies = snapshot.policies(Direction::Out);
+        let is_it =
+            |known: &Policy| known.selector == policy.selector && known.device == policy.device;
+        if let Some((number, _)) = policies.find(|(_, known)| is_it(known)) {
+            self.acquire(number, NO_DEVICE, outline);
+            return;
+        }
+        // A device into which no policies lead has one of the kernel's for everything.
+        let mut devices = snapshot.interfaces().iter();
+        let device = devices.find(|device| policy.device.as_ref() == Some(&device.name));
+        if let Some(device) = device.filter(|device| !device.follows_policies) {
+            self.acquire(NO_POLICY, device.number, outline);
+        }
     }
 }
 

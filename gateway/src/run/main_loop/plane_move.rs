@@ -87,15 +87,15 @@ impl Gateway {
             );
         }
         let peers = self.ike.as_ref().map(|ike| &*ike.configured);
-        let ours_alone = what_needs_our_own(&self.options, peers.unwrap_or_default());
+        let ours_alone = what_needs_our_own(&self.options);
         if let Some(why) = ours_alone.filter(|_| wish.to_kernel) {
             return Some(why);
         }
         let has_device = |peer: &&ConfiguredPeer| matches!(peer.mode, Mode::Route { .. });
         if let Some(peer) = peers.into_iter().flatten().find(has_device) {
             return Some(format!(
-                "peer {} has a device of its own, which the kernel plane has not: write `mode = \"policy\"` and reload \
-                 first",
+                "peer {} has a device of its own, which cannot change its kind while routes lead there: write `mode = \
+                 \"policy\"` and reload first",
                 peer.connection.name
             ));
         }

@@ -1,5 +1,6 @@
 //! The message that adds an association.
 
+use super::super::interface_id::of_device;
 use super::identity::ESP_IN_UDP;
 use ipsec::sa::Lifetimes;
 use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, SaConfig, UdpEncapsulation};
@@ -34,6 +35,7 @@ pub(crate) fn emit(config: &SaConfig) -> ModifyMessage {
     if config.tfc > 0 {
         attributes.push(XfrmAttrs::TfcPadding(u32::from(config.tfc)));
     }
+    attributes.extend(of_device(config.interface.as_deref()));
     ModifyMessage {
         user_sa_info: info,
         nlas: attributes,

@@ -37,6 +37,7 @@ pub(super) fn is_the_same(found: &ModifyMessage, config: &SaConfig) -> bool {
                 | XfrmAttrs::EncapsulationTemplate(_)
                 | XfrmAttrs::ExtraFlags(_)
                 | XfrmAttrs::TfcPadding(_)
+                | XfrmAttrs::IfId(_)
         )
     };
     let mut attributes = wanted.nlas.iter().filter(is_kept);

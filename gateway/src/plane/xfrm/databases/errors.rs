@@ -1,7 +1,8 @@
 //! What the kernel has refused, and of what.
 
+use super::super::policy::PolicyName;
 use super::super::socket::Refusal;
-use ipsec::policy::{Direction, Selector};
+use ipsec::policy::Direction;
 use ipsec::sa::SaConfig;
 use std::io;
 
@@ -19,16 +20,13 @@ pub(super) fn about_sa(config: &SaConfig, refusal: &Refusal) -> io::Error {
 }
 
 /// An error that names the policy.
-pub(super) fn about_policy(
-    (selector, direction): &(Selector, Direction),
-    refusal: &Refusal,
-) -> io::Error {
-    let direction = match direction {
+pub(super) fn about_policy(name: &PolicyName, refusal: &Refusal) -> io::Error {
+    let direction = match name.direction {
         Direction::In => "in",
         Direction::Out => "out",
         Direction::Fwd => "fwd",
     };
-    let (source, destination) = (selector.source, selector.destination);
+    let (source, destination) = (name.selector.source, name.selector.destination);
     io::Error::other(format!(
         "the kernel's IPsec, `{direction}` policy from {}/{} to {}/{}: {refusal}",
         source.address, source.len, destination.address, destination.len

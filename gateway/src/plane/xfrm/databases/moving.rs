@@ -62,7 +62,7 @@ impl KernelDatabases {
     pub(crate) fn remove_policies(&mut self, directions: &[Direction]) -> io::Result<()> {
         let names = self.policies.keys();
         let names: Vec<_> = names
-            .filter(|(_, direction)| directions.contains(direction))
+            .filter(|name| directions.contains(&name.direction))
             .copied()
             .collect();
         names

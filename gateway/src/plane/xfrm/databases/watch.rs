@@ -1,9 +1,9 @@
 //! What other programs have removed of a gateway's associations and policies, and how it is restored.
 
+use super::super::policy::PolicyName;
 use super::KernelDatabases;
 use super::compare::sa_of;
 use ipsec::database::Snapshot;
-use ipsec::policy::{Direction, Selector};
 use ipsec::sa::SaId;
 use std::collections::HashSet;
 use std::io;
@@ -58,7 +58,7 @@ impl KernelDatabases {
         Ok(lost.map(|(id, _)| *id).collect())
     }
 
-    fn lost_policies(&mut self) -> io::Result<Vec<(Selector, Direction)>> {
+    fn lost_policies(&mut self) -> io::Result<Vec<PolicyName>> {
         let there = self.listed_policies()?;
         let there: HashSet<_> = there.into_iter().map(|(name, _)| name).collect();
         let ours = self.policies.keys();

@@ -294,7 +294,7 @@ impl<'a> ToKernel<'a> {
         host.kernel_plane = Some(kernel);
         host.plaintext = Plaintext::Kernel;
         let site = host.installed.site().clone();
-        host.devices = Devices::new(&site, !self.context.options.no_offloads, &host.warn);
+        host.devices = Devices::new(&site, true, !self.context.options.no_offloads, &host.warn);
         host.sockets = sockets;
         Ok(())
     }

@@ -102,7 +102,7 @@ impl<'a> ToUser<'a> {
         let (options, netlink) = (self.context.options, host.installed.netlink());
         let opened = Plaintext::open(&site, options, None, netlink, &host.warn);
         self.plaintext = Some(opened.map_err(text)?);
-        host.devices = Devices::new(&site, !options.no_offloads, &host.warn);
+        host.devices = Devices::new(&site, false, !options.no_offloads, &host.warn);
         if self.context.snapshot.in_and_fwd_differ() {
             let (site, netlink) = host.installed.site_and_netlink();
             let opened = host.devices.open_direction_devices(site, netlink);
