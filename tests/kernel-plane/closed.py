@@ -11,7 +11,7 @@ from network.expect import expect
 from network.sites import Sites, setkey_text
 from network.timeout import slowed
 from network.wire import Esp
-from planes import STAND_IN, PlaneSites, closed, ended, seen_without_a_tunnel, states, words
+from planes import STAND_IN, PlaneSites, closed, ended, options_of, seen_without_a_tunnel, states, words
 
 PACE = slowed(0.002)
 # Of an association or a policy, what time and traffic change.
@@ -214,7 +214,27 @@ def stopped_and_started_again():
         numbers_rise(wire)
 
 
-def down(running):
+def left_by_a_killed_one(plane):
+    """Associations of a gateway that was killed, and that the next start does not name, are gone with their keys."""
+    def test():
+        with PlaneSites("cl") as sites:
+            left, _ = sites.start_both(inner=(4,), udp=False)
+            expect(sites.ping() == 3, f"no ping through the tunnel: {words(sites)}")
+            left.stop(signal.SIGKILL)
+            kept = [state["spi"] for state in states(sites.left)]
+            expect(STAND_IN or kept, "the control failed: the kernel has none")
+            with open(left.setkey, "w") as file:
+                file.write(setkey_text("left", inner=(4,), udp=False).replace("0x100", "0x200"))
+            left.options = options_of(plane)
+            left.start().ready()
+            now = {state["spi"] for state in states(sites.left)}
+            wanted = {0x2001, 0x2002} if plane == "kernel" and not STAND_IN else set()
+            expect(now == wanted, f"the kernel has {[hex(spi) for spi in now]}")
+            expect(sites.ping() == 0, "the old keys still carry")
+    return test
+
+
+def down(when):
     """What was ours is gone; what another program had put there before is as it was."""
     def test():
         with PlaneSites("cl") as sites:
@@ -223,11 +243,11 @@ def down(running):
             left, _ = sites.start_both()
             expect(sites.ping(4) == 3 and sites.ping(6) == 3, f"no ping through the tunnel: {words(sites)}")
             expect(sites.left.sh(EVERYTHING) != before, "the control failed: a running gateway left no trace")
-            if not running:
-                left.stop()
+            if when != "runs":
+                left.stop(signal.SIGKILL if when == "was killed" else signal.SIGTERM)
                 expect(sites.left.sh(EVERYTHING) != before, "a stop took the rules away")
             left.ask("down")
-            if running:
+            if when == "runs":
                 left.process.wait(slowed(10))
             after = sites.left.sh(EVERYTHING)
             expect(after == before, f"before:\n{before}\nafter:\n{after}")
@@ -256,7 +276,8 @@ CASES = {
     "policies without associations let nothing pass": policies_alone,
     **{f"restored under traffic, {name}": restored(*what) for name, what in ATTACKS.items()},
     "killed under traffic and started again, nothing is lost and numbers rise": killed_and_started_again,
-    "down takes away what was ours, of a gateway that was stopped": down(False),
+    "down takes away what was ours, of a gateway that was stopped": down("was stopped"),
+    "associations of a gateway that was killed go with the next start": left_by_a_killed_one("kernel"),
 }
 LONG = {
     "nothing passes in clear while a gateway runs, is stopped, started and killed": from_the_start,
@@ -267,6 +288,7 @@ LONG = {
     **{f"restored under traffic, {name}": restored(*what) for name, what in LONG_ATTACKS.items()},
     "both gateways killed, the kernel carries on": both_stopped(signal.SIGKILL),
     "stopped and started again, numbers rise": stopped_and_started_again,
-    "down takes away what was ours, of a gateway that runs": down(True),
+    **{f"down takes away what was ours, of a gateway that {when}": down(when) for when in ("runs", "was killed")},
+    "associations of a gateway that was killed go with the next start, on the user plane": left_by_a_killed_one("user"),
     "what another program put there stays": another_policy_is_left_alone,
 }

@@ -6,19 +6,16 @@ import time
 from ike import Keyed, config
 from live_change import Stream
 from network.expect import expect
-from network.gateway import GatewayError
 from network.timeout import slowed
 from network.wire import ESP, UDP
 from planes import (STAND_IN, PlaneSites, carried, closed, counted_by_the_kernel, ended, options_of,
                     seen_without_a_tunnel, words)
-from refusing import EVERYTHING
 
 PACE = slowed(0.002)
 
 
-def start(sites, name, more="", mode="policy"):
-    text = config(name, more).replace('mode = "policy"', f'mode = "{mode}"')
-    sites.gateways[name] = Keyed(getattr(sites, name), text, options_of(sites.planes[name]))
+def start(sites, name, more=""):
+    sites.gateways[name] = Keyed(getattr(sites, name), config(name, more), options_of(sites.planes[name]))
     return sites.gateways[name].ready()
 
 
@@ -116,18 +113,6 @@ def a_dead_peer(left, right):
     return test
 
 
-def route_refused():
-    """Peers with a device of their own need the user plane, which the refusal says."""
-    with PlaneSites("ke") as sites:
-        before = sites.left.sh(EVERYTHING)
-        try:
-            start(sites, "left", mode="route")
-            expect(STAND_IN, "it started")
-        except GatewayError as error:
-            expect('peer site: `mode = "route"`' in str(error) and '`mode = "policy"`' in str(error), str(error))
-        expect(STAND_IN or sites.left.sh(EVERYTHING) == before, "something stayed behind")
-
-
 PAIRS = [("kernel", "kernel"), ("kernel", "user")]
 UDP_ALONE = 'encapsulation = "force"'
 CASES = {
@@ -143,5 +128,4 @@ LONG = {
     "IKE, ESP in UDP, kernel and kernel": from_down_to_down("kernel", "kernel", more=UDP_ALONE, protocols=(UDP,)),
     **{f"IKE, both begin at once, {left} and {right}": both_begin(left, right) for left, right in PAIRS},
     **{f"IKE, a dead peer, {left} and {right}": a_dead_peer(left, right) for left, right in PAIRS},
-    "IKE, mode route is refused by name": route_refused,
 }

@@ -95,6 +95,16 @@ impl Devices {
             .collect()
     }
 
+    /// The names alone.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.held.keys().cloned().collect()
+    }
+
+    /// The number of the device with this name.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        self.held.get(name).map(|device| device.number)
+    }
+
     /// The name of the device with this number.
     pub(super) fn name(&self, number: u32) -> Option<String> {
         let mut each = self.held.iter();

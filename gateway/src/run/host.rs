@@ -266,6 +266,11 @@ impl Host {
         crossing::sum(now, self.carried_before)
     }
 
+    /// The number of one of the devices beside the first.
+    pub(super) fn device_number(&self, name: &str) -> Option<u32> {
+        self.devices.number(name)
+    }
+
     /// The name of a device with associations of its own.
     pub(super) fn device_name(&self, number: u32) -> Option<String> {
         self.devices.name(number)
@@ -356,7 +361,7 @@ impl Kernel for Host {
         self.plaintext.know_addresses(self.installed.netlink())?;
         self.sockets.bind(&needs)?;
         if let Some(plane) = &mut self.kernel_plane {
-            plane.put(snapshot, &self.local)?;
+            plane.put(snapshot, &self.local, self.devices.names())?;
         } else {
             self.put_rings(snapshot)?;
         }

@@ -13,6 +13,7 @@ mod by_device;
 mod compare;
 mod counters;
 mod errors;
+mod listed;
 mod moving;
 mod watch;
 
@@ -25,10 +26,10 @@ use crate::failure::Failure;
 use crate::routes::Site;
 use compare::{is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
-use errors::{about_policy, about_sa, is_absent, unreadable};
+use errors::{about_policy, about_sa, is_absent};
 use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
-use ipsec::sa::{Sa, SaConfig, SaId, SavedCounters};
+use ipsec::sa::{Sa, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -43,11 +44,15 @@ pub(crate) struct KernelDatabases {
     sas: HashMap<SaId, HeldSa>,
     policies: HashMap<PolicyName, HeldPolicy>,
     free_numbers: BTreeSet<u32>,
-    /// Whether it is known what an earlier gateway of this site has left in the kernel.
+    /// Associations that an earlier gateway of this site has left, and that none of this one's has taken over.
+    left: HashSet<SaId>,
+    /// Whether it is known what is left.
     has_looked: bool,
     carried: Carried,
     /// Addresses of this host, which tell inbound associations.
     local: Vec<IpAddr>,
+    /// Names of the devices that existed at the last `put`.
+    devices: Vec<Arc<str>>,
 }
 
 /// An association that the kernel carries.
@@ -84,9 +89,11 @@ impl KernelDatabases {
             sas: HashMap::new(),
             policies: HashMap::new(),
             free_numbers: (0..MAX_POLICIES).collect(),
+            left: HashSet::new(),
             has_looked: false,
             carried: Carried::default(),
             local: Vec::new(),
+            devices: Vec::new(),
         })
     }
 
@@ -96,14 +103,25 @@ impl KernelDatabases {
     }
 
     /// Adds and changes what the snapshot has: associations first, so that no policy waits for one.
-    /// `local` are this host's addresses.
-    pub(crate) fn put(&mut self, snapshot: &Snapshot, local: &[IpAddr]) -> io::Result<()> {
-        self.look()?;
+    /// `local` are this host's addresses, `devices` the names of those beside the first.
+    pub(crate) fn put(
+        &mut self,
+        snapshot: &Snapshot,
+        local: &[IpAddr],
+        devices: Vec<Arc<str>>,
+    ) -> io::Result<()> {
         local.clone_into(&mut self.local);
+        self.devices = devices;
+        self.put_again(snapshot)
+    }
+
+    /// Adds and changes what the snapshot has, for the addresses and devices of the last `put`.
+    fn put_again(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        self.look()?;
         for sa in snapshot.sas() {
             self.put_sa(sa)?;
         }
-        let policies = by_device::policies(snapshot, local);
+        let policies = by_device::policies(snapshot, &self.local, &self.devices);
         policies
             .iter()
             .try_for_each(|policy| self.put_policy(policy))
@@ -112,7 +130,7 @@ impl KernelDatabases {
     /// Removes what is this gateway's and not in the snapshot: policies first, so that none is left that no association
     /// can satisfy while its traffic is allowed to pass.
     pub(crate) fn remove_others(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let policies = by_device::policies(snapshot, &self.local);
+        let policies = by_device::policies(snapshot, &self.local, &self.devices);
         let wanted: HashSet<_> = policies
             .iter()
             .map(|policy| PolicyName::of(policy))
@@ -121,6 +139,7 @@ impl KernelDatabases {
         for name in names.into_iter().filter(|name| !wanted.contains(name)) {
             self.remove_policy(name)?;
         }
+        self.remove_left()?;
         let ids: Vec<_> = self.sas.keys().copied().collect();
         let is_carried = |id: &SaId| {
             let place = snapshot.find(id);
@@ -135,6 +154,7 @@ impl KernelDatabases {
     /// Removes the associations; policies stay, so that nothing passes in clear.
     pub(crate) fn remove_sas(&mut self) -> io::Result<()> {
         self.look()?;
+        self.remove_left()?;
         let ids: Vec<_> = self.sas.keys().copied().collect();
         ids.iter().try_for_each(|id| self.remove_sa(id))
     }
@@ -202,20 +222,6 @@ impl KernelDatabases {
         held.seen = now;
     }
 
-    /// Finds out once what an earlier gateway of this site has left. Its associations are taken over by `put` if they
-    /// are wanted, and removed otherwise; its policies stay until the barriers are in place.
-    fn look(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.has_looked, true) {
-            return Ok(());
-        }
-        for (name, number) in self.listed_policies()? {
-            self.free_numbers.remove(&number);
-            let policy = None;
-            self.policies.insert(name, HeldPolicy { policy, number });
-        }
-        Ok(())
-    }
-
     fn put_sa(&mut self, sa: &Arc<Sa>) -> io::Result<()> {
         let id = sa.config.id;
         if !is_carried(sa) {
@@ -248,7 +254,7 @@ impl KernelDatabases {
         let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
         self.kernel
             .create(&message)
-            .map_err(|refusal| about_sa(&sa.config, &refusal))?;
+            .map_err(|refusal| about_sa(&sa.config.id, &refusal))?;
         self.hold(sa, start, SavedCounters::default());
         Ok(())
     }
@@ -261,6 +267,7 @@ impl KernelDatabases {
             seen,
             drops: DropsBefore::default(),
         };
+        self.left.remove(&held.sa.config.id);
         self.sas.insert(held.sa.config.id, held);
     }
 
@@ -272,7 +279,7 @@ impl KernelDatabases {
             return Ok(false);
         };
         if !is_the_same(message, &sa.config) {
-            self.delete(&sa.config)?;
+            self.delete(&sa.config.id)?;
             return Ok(false);
         }
         let seen = counters::read(message);
@@ -292,16 +299,23 @@ impl KernelDatabases {
         if let Some((_, message)) = found.as_ref().and_then(sa_of) {
             self.observe(id, message);
         }
-        if let Some(held) = self.sas.remove(id) {
-            self.delete(&held.sa.config)?;
+        if self.sas.remove(id).is_some() {
+            self.delete(id)?;
         }
         Ok(())
     }
 
-    fn delete(&mut self, config: &SaConfig) -> io::Result<()> {
-        let message = XfrmMessage::DeleteSa(association::named(&config.id));
+    fn remove_left(&mut self) -> io::Result<()> {
+        for id in std::mem::take(&mut self.left) {
+            self.delete(&id)?;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, id: &SaId) -> io::Result<()> {
+        let message = XfrmMessage::DeleteSa(association::named(id));
         match self.kernel.change(&ZeroizingMessage::new(message)) {
-            Err(refusal) if !is_absent(&refusal) => Err(about_sa(config, &refusal)),
+            Err(refusal) if !is_absent(&refusal) => Err(about_sa(id, &refusal)),
             _ => Ok(()),
         }
     }
@@ -351,39 +365,6 @@ impl KernelDatabases {
     fn forget_policy(&mut self, name: PolicyName) {
         if let Some(held) = self.policies.remove(&name) {
             self.free_numbers.insert(held.number);
-        }
-    }
-
-    fn listed_policies(&mut self) -> io::Result<Vec<(PolicyName, u32)>> {
-        let everything = ZeroizingMessage::new(policy::everything());
-        let answers = self.kernel.list(&everything).map_err(unreadable)?;
-        let owner = self.owner;
-        let read = |answer: &ZeroizingMessage| {
-            let XfrmMessage::AddPolicy(message) = &**answer else {
-                return None;
-            };
-            let number = owner.number(message.user_policy_info.index)?;
-            Some((PolicyName::read(message)?, number))
-        };
-        Ok(answers.iter().filter_map(read).collect())
-    }
-
-    fn list_sas(&mut self) -> io::Result<Vec<ZeroizingMessage>> {
-        let everything = ZeroizingMessage::new(association::everything());
-        let mut answers = self.kernel.list(&everything).map_err(unreadable)?;
-        let owner = self.owner;
-        answers.retain(
-            |answer| matches!(&**answer, XfrmMessage::AddSa(message) if owner.owns_sa(message)),
-        );
-        Ok(answers)
-    }
-
-    fn find(&mut self, id: &SaId) -> io::Result<Option<ZeroizingMessage>> {
-        let question = XfrmMessage::GetSa(association::named(id));
-        match self.kernel.ask(&ZeroizingMessage::new(question)) {
-            Ok(answer) => Ok(Some(answer)),
-            Err(refusal) if is_absent(&refusal) => Ok(None),
-            Err(refusal) => Err(unreadable(refusal)),
         }
     }
 }

@@ -8,6 +8,7 @@ use dataplane::counters::PacketCounts;
 use ipsec::database::Snapshot;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The kernel's SAD and SPD, and its counters.
@@ -35,8 +36,13 @@ impl KernelPlane {
         self.statistics = Statistics::open().ok();
     }
 
-    pub(super) fn put(&mut self, snapshot: &Snapshot, local: &[IpAddr]) -> io::Result<()> {
-        self.databases.put(snapshot, local)
+    pub(super) fn put(
+        &mut self,
+        snapshot: &Snapshot,
+        local: &[IpAddr],
+        devices: Vec<Arc<str>>,
+    ) -> io::Result<()> {
+        self.databases.put(snapshot, local, devices)
     }
 
     pub(super) fn remove_others(&mut self, snapshot: &Snapshot) -> io::Result<()> {

@@ -102,11 +102,10 @@ impl Gateway {
             self.acquire(number, NO_DEVICE, outline);
             return;
         }
-        // A device into which no policies lead has one of the kernel's for everything.
-        let mut devices = snapshot.interfaces().iter();
-        let device = devices.find(|device| policy.device.as_ref() == Some(&device.name));
-        if let Some(device) = device.filter(|device| !device.follows_policies) {
-            self.acquire(NO_POLICY, device.number, outline);
+        // Not one of the databases': a device into which none leads has its own in the kernel.
+        let device = policy.device.as_deref();
+        if let Some(number) = device.and_then(|name| self.plane.kernel().device_number(name)) {
+            self.acquire(NO_POLICY, number, outline);
         }
     }
 }

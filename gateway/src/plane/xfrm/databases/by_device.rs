@@ -23,8 +23,12 @@ const INBOUND: [Direction; 2] = [Direction::In, Direction::Fwd];
 const FIRST_PRIORITY: i64 = 1_000;
 const LAST_PRIORITY: i64 = -100_000;
 
-/// Every policy, of each name once.
-pub(super) fn policies(snapshot: &Snapshot, local: &[IpAddr]) -> Vec<Arc<Policy>> {
+/// Every policy, of each name once. `local` are this host's addresses, `devices` the names of those that exist.
+pub(super) fn policies(
+    snapshot: &Snapshot,
+    local: &[IpAddr],
+    devices: &[Arc<str>],
+) -> Vec<Arc<Policy>> {
     let mut policies = Vec::new();
     for interface in snapshot.interfaces() {
         outbound(snapshot, interface, &mut policies);
@@ -37,11 +41,14 @@ pub(super) fn policies(snapshot: &Snapshot, local: &[IpAddr]) -> Vec<Arc<Policy>
             None => Arc::clone(policy),
         }));
     }
-    let without_policies = snapshot
+    let (following, others): (Vec<_>, Vec<_>) = snapshot
         .interfaces()
         .iter()
-        .filter(|interface| interface.is_kept && !interface.follows_policies);
-    policies.extend(without_policies.flat_map(acquiring));
+        .partition(|interface| interface.follows_policies);
+    let is_following = |name: &Arc<str>| following.iter().any(|known| known.name == *name);
+    let others = others.into_iter().map(|interface| &interface.name);
+    let all = others.chain(devices.iter().filter(|name| !is_following(name)));
+    policies.extend(all.flat_map(acquiring));
     let mut names = HashSet::new();
     policies
         .retain(|policy| names.insert((policy.selector, policy.direction, policy.device.clone())));
@@ -120,8 +127,9 @@ fn closed(policy: &Policy) -> Policy {
     closed
 }
 
-/// The policies of a device without any: an acquire.
-fn acquiring(interface: &Interface) -> Vec<Arc<Policy>> {
+/// The last policies of a device into which none leads, for packets that none of its associations was negotiated for: an
+/// acquire.
+fn acquiring(device: &Arc<str>) -> Vec<Arc<Policy>> {
     let policy = |selector: Selector| {
         let template = Template {
             protocol: Protocol::Esp,
@@ -136,7 +144,7 @@ fn acquiring(interface: &Interface) -> Vec<Arc<Policy>> {
             spread: 1,
             priority: LAST_PRIORITY,
             is_negotiated: true,
-            device: Some(Arc::clone(&interface.name)),
+            device: Some(Arc::clone(device)),
         })
     };
     everything().map(policy).to_vec()
@@ -170,3 +178,6 @@ fn everything() -> [Selector; 2] {
         upper: Upper::Any,
     })
 }
+
+#[cfg(test)]
+mod tests;

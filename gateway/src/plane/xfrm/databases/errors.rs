@@ -3,7 +3,7 @@
 use super::super::policy::PolicyName;
 use super::super::socket::Refusal;
 use ipsec::policy::Direction;
-use ipsec::sa::SaConfig;
+use ipsec::sa::SaId;
 use std::io;
 
 /// Whether the kernel has no such object.
@@ -12,10 +12,10 @@ pub(super) fn is_absent(refusal: &Refusal) -> bool {
 }
 
 /// An error that names the association.
-pub(super) fn about_sa(config: &SaConfig, refusal: &Refusal) -> io::Error {
+pub(super) fn about_sa(id: &SaId, refusal: &Refusal) -> io::Error {
     io::Error::other(format!(
-        "the kernel's IPsec, association from {} to {} with SPI {}: {refusal}",
-        config.source, config.id.destination, config.id.spi
+        "the kernel's IPsec, association to {} with SPI {}: {refusal}",
+        id.destination, id.spi
     ))
 }
 

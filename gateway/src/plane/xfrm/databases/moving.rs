@@ -98,7 +98,7 @@ impl KernelDatabases {
         let message = ZeroizingMessage::new(XfrmMessage::NewAsyncEvent(message));
         self.kernel
             .replace(&message)
-            .map_err(|refusal| about_sa(&sa.config, &refusal))
+            .map_err(|refusal| about_sa(&sa.config.id, &refusal))
     }
 
     /// From now on the kernel alone carries: what our own data plane has counted is the beginning.
@@ -149,7 +149,7 @@ impl KernelDatabases {
                 continue;
             };
             let sa = Arc::clone(&held.sa);
-            self.delete(&sa.config)?;
+            self.delete(&sa.config.id)?;
             let ended = last.take();
             let own = ended.iter().find(|(ended, _)| *ended == id);
             let message = own.and_then(|(_, answer)| sa_of(answer));

@@ -45,8 +45,7 @@ impl KernelDatabases {
                 state.raise(config, behind.min(config.last_number()), kept.edge);
             }
         }
-        let local = self.local.clone();
-        self.put(snapshot, &local)
+        self.put_again(snapshot)
     }
 
     /// One whose life is over has been removed by the kernel itself.

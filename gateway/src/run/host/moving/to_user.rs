@@ -172,7 +172,8 @@ impl<'a> ToUser<'a> {
         for sa in snapshot.sas() {
             sa.state.own_all_numbers();
         }
-        self.databases()?.put(&snapshot, &local).map_err(text)
+        let databases = self.databases()?;
+        databases.put(&snapshot, &local, Vec::new()).map_err(text)
     }
 }
 

@@ -1,0 +1,63 @@
+//! What the kernel has of a gateway: its associations and policies, by their marks.
+
+use super::super::association;
+use super::super::policy::{self, PolicyName};
+use super::super::zeroizing::ZeroizingMessage;
+use super::compare::sa_of;
+use super::errors::{is_absent, unreadable};
+use super::{HeldPolicy, KernelDatabases};
+use ipsec::sa::SaId;
+use netlink_packet_xfrm::XfrmMessage;
+use std::io;
+
+impl KernelDatabases {
+    /// Finds out once what an earlier gateway of this site has left. `put` takes over the associations that are wanted;
+    /// the others, as its policies, stay until the barriers are in place.
+    pub(super) fn look(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_looked, true) {
+            return Ok(());
+        }
+        for (name, number) in self.listed_policies()? {
+            self.free_numbers.remove(&number);
+            let policy = None;
+            self.policies.insert(name, HeldPolicy { policy, number });
+        }
+        let answers = self.list_sas()?;
+        let listed = answers.iter().filter_map(sa_of).map(|(id, _)| id);
+        self.left = listed.filter(|id| !self.sas.contains_key(id)).collect();
+        Ok(())
+    }
+
+    pub(super) fn listed_policies(&mut self) -> io::Result<Vec<(PolicyName, u32)>> {
+        let everything = ZeroizingMessage::new(policy::everything());
+        let answers = self.kernel.list(&everything).map_err(unreadable)?;
+        let owner = self.owner;
+        let read = |answer: &ZeroizingMessage| {
+            let XfrmMessage::AddPolicy(message) = &**answer else {
+                return None;
+            };
+            let number = owner.number(message.user_policy_info.index)?;
+            Some((PolicyName::read(message)?, number))
+        };
+        Ok(answers.iter().filter_map(read).collect())
+    }
+
+    pub(super) fn list_sas(&mut self) -> io::Result<Vec<ZeroizingMessage>> {
+        let everything = ZeroizingMessage::new(association::everything());
+        let mut answers = self.kernel.list(&everything).map_err(unreadable)?;
+        let owner = self.owner;
+        answers.retain(
+            |answer| matches!(&**answer, XfrmMessage::AddSa(message) if owner.owns_sa(message)),
+        );
+        Ok(answers)
+    }
+
+    pub(super) fn find(&mut self, id: &SaId) -> io::Result<Option<ZeroizingMessage>> {
+        let question = XfrmMessage::GetSa(association::named(id));
+        match self.kernel.ask(&ZeroizingMessage::new(question)) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(refusal) if is_absent(&refusal) => Ok(None),
+            Err(refusal) => Err(unreadable(refusal)),
+        }
+    }
+}
