@@ -1,6 +1,7 @@
 """Devices of associations and of peers, which are XFRM interfaces on the kernel's plane: routes say what goes through,
 and nothing goes beside."""
 
+import ipaddress
 import signal
 import time
 
@@ -11,7 +12,7 @@ from ike_routes import peer as table
 from live_change import Stream
 from network.expect import expect
 from network.gateway import GatewayError
-from network.sites import NETS
+from network.sites import NETS, SERVER
 from network.timeout import slowed
 from network.wire import ESP, UDP
 from planes import (STAND_IN, PlaneSites, carried, closed, counted_by_the_kernel, ended, options_of,
@@ -20,6 +21,8 @@ from policies import Events
 from route_based import large, lead, pair
 
 PACE = slowed(0.002)
+# The source address of a frame of IPv6 is in its bytes 22 to 37.
+SENDER = ipaddress.ip_address(SERVER[6]).packed
 EVERYTHING = f"ip xfrm state; ip xfrm policy; {STATE}"
 
 
@@ -86,6 +89,29 @@ def several_devices_at_once():
         sites.gateways["left"].setkey_text("delete 192.0.2.1 192.0.2.2 esp 0x1001; delete 192.0.2.2 192.0.2.1 esp 0x1002;")
         closed(sites, pairs[:1], wire, far_side=False)
         expect(sites.ping(6) == 3, f"the other device carries nothing any more: {words(sites)}")
+
+
+def policies_ask_for_another_association(left_plane, right_plane):
+    """What an `in` policy wants from elsewhere is not let in from a device; the rest is."""
+    def test():
+        with PlaneSites("de", left_plane, right_plane) as sites:
+            closing = "".join(f"spdadd {NETS[family][1]} {NETS[family][0]} any -P in ipsec "
+                              f"esp/tunnel/192.0.2.2-192.0.2.1/unique:77;\n" for family in (6,))
+            sites.start("left", native() + closing)
+            sites.start("right", native())
+            lead(sites)
+            expect(sites.ping(4) == 3, f"no ping through the device: {words(sites)}")
+            wire = sites.listen(sites.client, "lan")
+            sites.gateways["left"].setkey_text("spdflush;")
+            expect(sites.ping(6) == 3 and any(frame[22:38] == SENDER for frame in wire.settle()),
+                   f"the control failed: without that policy no ping passes: {words(sites)}")
+            sites.gateways["left"].setkey_text(closing)
+            wire.clear()
+            expect(sites.ping(6) == 0, "pings are answered by packets that a policy wants from elsewhere")
+            sites.server.attempt("ping -q -n -c 3 -i 0.05 -W 1 fd00:1::2")
+            came = [frame for frame in wire.settle() if frame[22:38] == SENDER]
+            expect(not came, f"{len(came)} packets were let in")
+    return test
 
 
 def the_other_plane_left_it():
@@ -307,6 +333,8 @@ LONG = {
     "a device of associations, ESP in UDP, kernel and user":
         routes_lead_into_the_device("kernel", "user", text=pair, protocols=(UDP,)),
     "several devices at once, each with its own associations": several_devices_at_once,
+    **{f"a device and policies that ask for another association, {left} and {right}":
+       policies_ask_for_another_association(left, right) for left, right in (("kernel", "user"), ("user", "kernel"))},
     "a device that a gateway of the other plane left": the_other_plane_left_it,
     "names of devices that are taken": names_that_are_taken,
     "down takes a device away, of a gateway that was stopped": down_takes_it_away(signal.SIGTERM),

@@ -4,9 +4,13 @@
 //! ```text
 //!   each association of the device ──► one for each selector that it was negotiated for, to or from its own ends
 //!   each policy of the databases that leads there ──► behind those: an acquire, or nothing is let in
+//!   none leads there ──► in front: nothing is let in that `in` or `fwd` policies protect otherwise ([`inbound`])
+//!                        behind: an acquire
 //! ```
 //!
 //! A packet that no association was negotiated for finds none, and none is opened for it, as on the user plane.
+
+mod inbound;
 
 use super::is_carried;
 use ipsec::database::{Interface, Snapshot};
@@ -17,7 +21,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
-const INBOUND: [Direction; 2] = [Direction::In, Direction::Fwd];
 
 /// Policies of one device: the first of these goes first, so none is hidden by one that closes the rest.
 const FIRST_PRIORITY: i64 = 1_000;
@@ -33,7 +36,7 @@ pub(super) fn policies(
     for interface in snapshot.interfaces() {
         outbound(snapshot, interface, &mut policies);
     }
-    inbound(snapshot, local, &mut policies);
+    inbound::policies(snapshot, local, &mut policies);
     for direction in DIRECTIONS {
         let listed = snapshot.policies(direction).map(|(_, policy)| policy);
         policies.extend(listed.map(|policy| match policy.device {
@@ -62,33 +65,12 @@ fn outbound(snapshot: &Snapshot, interface: &Interface, policies: &mut Vec<Arc<P
         let config = &snapshot.sa(index).config;
         let selectors = selector.map_or_else(|| everything().to_vec(), |one| vec![one]);
         let each = selectors.into_iter();
-        policies.extend(each.map(|selector| opened(config, selector, Direction::Out)));
-    }
-}
-
-fn inbound(snapshot: &Snapshot, local: &[IpAddr], policies: &mut Vec<Arc<Policy>>) {
-    let mut sas: Vec<_> = snapshot.sas().collect();
-    // The youngest first.
-    sas.reverse();
-    for sa in sas {
-        let config = &sa.config;
-        let arrives = config.interface.is_some() && local.contains(&config.id.destination);
-        if !arrives || !is_carried(sa) {
-            continue;
-        }
-        let selectors = match &*config.selectors {
-            [] => everything().to_vec(),
-            some => some.to_vec(),
-        };
-        for direction in INBOUND {
-            let each = selectors.iter();
-            policies.extend(each.map(|selector| opened(config, *selector, direction)));
-        }
+        policies.extend(each.map(|selector| Arc::new(opened(config, selector, Direction::Out))));
     }
 }
 
 /// The policy that an association of a device satisfies.
-fn opened(config: &SaConfig, selector: Selector, direction: Direction) -> Arc<Policy> {
+fn opened(config: &SaConfig, selector: Selector, direction: Direction) -> Policy {
     let level = match config.reqid {
         Reqid(0) => Level::Require,
         reqid => Level::Unique(Some(reqid)),
@@ -99,17 +81,21 @@ fn opened(config: &SaConfig, selector: Selector, direction: Direction) -> Arc<Po
         endpoints: Some((config.source, config.id.destination)),
         level,
     };
-    let narrowness = i64::from(selector.source.len) + i64::from(selector.destination.len);
-    let upper = i64::from(selector.upper != Upper::Any);
-    Arc::new(Policy {
+    Policy {
         selector,
         direction,
         action: Action::Protect(vec![template]),
         spread: 1,
-        priority: FIRST_PRIORITY + 2 * narrowness + upper,
+        priority: FIRST_PRIORITY + narrowness(&selector),
         is_negotiated: config.is_negotiated,
         device: config.interface.clone(),
-    })
+    }
+}
+
+/// Larger for fewer packets.
+fn narrowness(selector: &Selector) -> i64 {
+    let prefixes = i64::from(selector.source.len) + i64::from(selector.destination.len);
+    2 * prefixes + i64::from(selector.upper != Upper::Any)
 }
 
 /// A policy that leads into a device, for packets that none of the device's associations was negotiated for.

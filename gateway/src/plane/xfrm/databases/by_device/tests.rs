@@ -77,9 +77,12 @@ fn of(each: &[Command], kept: Option<bool>, devices: &[&str]) -> Vec<Arc<Policy>
     policies(&database.snapshot(), &local, &devices)
 }
 
-/// `out 10.1.0.0/16 10.2.0.0/16 192.0.2.2`: direction, selector, and where it leads to; by falling priority.
+/// `out 10.1.0.0/16 10.2.0.0/16 192.0.2.2`: direction, selector, and where it leads to; by falling priority in each
+/// direction, those of `vpn0` alone.
 fn shown(mut policies: Vec<Arc<Policy>>) -> Vec<String> {
-    policies.sort_by_key(|policy| std::cmp::Reverse(policy.priority));
+    policies.retain(|policy| policy.device.is_some());
+    let way = |policy: &Policy| DIRECTIONS.iter().position(|way| *way == policy.direction);
+    policies.sort_by_key(|policy| (way(policy), std::cmp::Reverse(policy.priority)));
     let each = policies.iter().map(|policy| {
         assert_eq!(policy.device.as_deref(), Some("vpn0"));
         let Selector {
@@ -139,10 +142,10 @@ fn negotiated_packets_alone_pass_and_others_ask_for_an_association() {
         found,
         [
             "out 10.1.0.0/16 10.2.0.0/16 192.0.2.2",
-            "in 10.2.0.0/16 10.1.0.0/16 192.0.2.1",
-            "fwd 10.2.0.0/16 10.1.0.0/16 192.0.2.1",
             "out 0.0.0.0/0 0.0.0.0/0 0.0.0.0",
             "out ::/0 ::/0 ::",
+            "in 10.2.0.0/16 10.1.0.0/16 192.0.2.1",
+            "fwd 10.2.0.0/16 10.1.0.0/16 192.0.2.1",
         ]
     );
 }
@@ -158,17 +161,17 @@ fn policies_that_lead_into_a_device_open_nothing_by_themselves() {
     ];
     assert_eq!(shown(of(&leading(text), Some(true), &["vpn0"])), closed);
     let up = [leading(text), negotiated(&pair(0x1001), "10.2.0.0/16")].concat();
-    let found = shown(of(&up, Some(true), &["vpn0"]));
-    let (open, rest) = found.split_at(3);
     assert_eq!(
-        open,
+        shown(of(&up, Some(true), &["vpn0"])),
         [
             "out 10.1.0.0/16 10.2.0.0/16 192.0.2.2",
+            closed[0],
             "in 10.2.0.0/16 10.1.0.0/16 192.0.2.1",
+            closed[1],
             "fwd 10.2.0.0/16 10.1.0.0/16 192.0.2.1",
+            closed[2],
         ]
     );
-    assert_eq!(rest, closed);
 }
 
 #[test]
@@ -176,4 +179,76 @@ fn a_rekey_changes_no_policy() {
     let first = negotiated(&pair(0x1001), "10.2.0.0/16");
     let both = [first.clone(), negotiated(&pair(0x2001), "10.2.0.0/16")].concat();
     assert_eq!(of(&first, Some(false), &[]), of(&both, Some(false), &[]));
+}
+
+/// An association of another peer is required for these packets.
+const PROTECTED: &str =
+    "spdadd 10.2.7.0/24 10.1.0.0/16 any -P in ipsec esp/tunnel/192.0.2.7-192.0.2.1/require;
+    spdadd 10.2.8.0/24 10.1.0.0/16 any -P in none;
+    spdadd 10.9.0.0/16 10.1.0.0/16 any -P in discard;";
+
+fn entering(found: &[String]) -> Vec<&str> {
+    let each = found.iter().map(String::as_str);
+    each.filter(|line| line.starts_with("in ")).collect()
+}
+
+#[test]
+fn packets_that_policies_protect_otherwise_do_not_come_by_a_device() {
+    let by_hand = [commands(PROTECTED), commands(&pair(0x1001))].concat();
+    let found = shown(of(&by_hand, None, &["vpn0"]));
+    assert_eq!(
+        entering(&found),
+        [
+            "in 10.2.7.0/24 10.1.0.0/16 discard",
+            "in 10.9.0.0/16 10.1.0.0/16 discard",
+            "in 0.0.0.0/0 0.0.0.0/0 192.0.2.1",
+            "in ::/0 ::/0 192.0.2.1",
+        ]
+    );
+    // What was not negotiated for such packets does not let them in anyway.
+    let elsewhere = [
+        commands(PROTECTED),
+        negotiated(&pair(0x1001), "10.3.0.0/16"),
+    ]
+    .concat();
+    let found = shown(of(&elsewhere, Some(false), &["vpn0"]));
+    assert_eq!(entering(&found), ["in 10.3.0.0/16 10.1.0.0/16 192.0.2.1"]);
+}
+
+#[test]
+fn a_policy_in_front_of_those_that_lead_into_a_device_decides_first() {
+    let lead =
+        "spdadd 10.2.0.0/16 10.1.0.0/16 any -P in ipsec esp/tunnel/192.0.2.2-192.0.2.1/require;";
+    let keys = negotiated(&pair(0x1001), "10.2.0.0/16");
+    let found = |first: Vec<Command>, second: Vec<Command>| {
+        shown(of(&[first, second, keys.clone()].concat(), Some(true), &[]))
+    };
+    let behind = found(leading(lead), commands(PROTECTED));
+    assert_eq!(entering(&behind)[0], "in 10.2.0.0/16 10.1.0.0/16 192.0.2.1");
+    let in_front = found(commands(PROTECTED), leading(lead));
+    assert_eq!(
+        entering(&in_front),
+        [
+            "in 10.2.7.0/24 10.1.0.0/16 discard",
+            "in 10.2.8.0/24 10.1.0.0/16 discard",
+            "in 10.2.0.0/16 10.1.0.0/16 192.0.2.1",
+        ]
+    );
+}
+
+#[test]
+fn of_two_peers_behind_one_device_both_are_let_in() {
+    let other = pair(0x2001).replace("192.0.2.2", "192.0.2.3");
+    let found = of(&commands(&(pair(0x1001) + &other)), None, &[]);
+    let entering = found
+        .iter()
+        .filter(|policy| policy.direction == Direction::In);
+    for policy in entering {
+        let Action::Protect(templates) = &policy.action else {
+            panic!("{policy:?}");
+        };
+        let (source, destination) = templates[0].endpoints.unwrap();
+        assert!(source.is_unspecified(), "{source}");
+        assert_eq!(destination.to_string(), LOCAL);
+    }
 }
