@@ -1,5 +1,6 @@
 //! What enforces commands: the gateway's own data plane, the kernel's IPsec, or a recorder for tests and dry runs.
 
+mod interface_id;
 mod moving;
 mod own;
 mod recorder;
@@ -7,6 +8,7 @@ mod trial;
 mod wish;
 mod xfrm;
 
+pub(crate) use interface_id::interface_id;
 pub(crate) use moving::{MoveWish, Mover, carry_out, refusal};
 pub(crate) use own::{Kernel, OwnPlane};
 pub(crate) use recorder::Recorder;
@@ -14,7 +16,7 @@ pub(crate) use trial::{Trial, try_kernel};
 pub(crate) use wish::PlaneWish;
 pub(crate) use xfrm::supported::{carries, enforces};
 pub(crate) use xfrm::{
-    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane, interface_id,
+    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane,
 };
 
 use ipsec::command::{Answer, Command, Refused};

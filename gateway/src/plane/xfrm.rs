@@ -14,7 +14,6 @@ mod association;
 mod databases;
 mod dry_run;
 mod foreign;
-mod interface_id;
 mod last_states;
 mod notifications;
 mod owner;
@@ -25,7 +24,6 @@ pub(crate) mod supported;
 mod zeroizing;
 
 pub(crate) use databases::{Carried, KernelDatabases};
-pub(crate) use interface_id::interface_id;
 pub(crate) use notifications::{KernelNotice, KernelNotices};
 pub(crate) use statistics::Statistics;
 

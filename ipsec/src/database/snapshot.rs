@@ -1,17 +1,19 @@
 //! Both databases at one moment, with everything a packet needs looked up beforehand.
 
+mod devices;
+
 use super::SaIndex;
-use super::choices::{Choices, is_for};
+use super::choices::is_for;
 use super::compression::Compressing;
 use super::hash_index::HashIndex;
 use super::index::{Fit, Index};
-use super::interfaces::{Interface, Interfaces};
+use super::interfaces::Interfaces;
 use super::resolve::{Demand, Resolver, Route, SaPaths, demand_alike, satisfies, serves};
 use super::spd_entry::SpdEntry;
 use super::spread::Spreader;
 use crate::Dropped;
 use crate::packet::Outline;
-use crate::policy::{Direction, Level, Policy, Selector, Template};
+use crate::policy::{Direction, Level, Policy, Template};
 use crate::sa::{Protocol, Sa, SaId};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -159,39 +161,6 @@ impl Snapshot {
         match route.and_then(|route| route.between(packet.source, packet.destination)) {
             Some(SaPaths::Spread(alternatives)) => alternatives.len(),
             Some(SaPaths::Single(_)) | None => 0,
-        }
-    }
-
-    /// The devices that have associations of their own.
-    pub fn interfaces(&self) -> &[Interface] {
-        self.interfaces.all()
-    }
-
-    /// The number of the device out of which what comes through this association goes; 0 for the one that policies use.
-    pub fn interface_of(&self, sa: SaIndex) -> u32 {
-        self.interfaces.of(sa)
-    }
-
-    /// By which associations the packets of a device leave, in the order in which they are tried, and which packets each
-    /// was negotiated for: all, without a selector.
-    pub fn choices_of(
-        &self,
-        interface: u32,
-    ) -> impl Iterator<Item = (Option<Selector>, SaIndex)> + use<'_> {
-        let choices = self.interfaces.choices(interface).into_iter();
-        choices.flat_map(Choices::each)
-    }
-
-    /// The decision about a packet that was routed into a device. A device with associations of its own needs no
-    /// policy, unless policies lead into it; while it has no association for a packet the packet is dropped.
-    pub fn outbound_via(&self, interface: u32, packet: &Outline) -> Decision<'_> {
-        if interface == 0 || self.interfaces.follows_policies(interface) {
-            return self.outbound(packet);
-        }
-        let choices = self.interfaces.choices(interface);
-        match choices.and_then(|choices| choices.for_packet(packet)) {
-            Some(sas) => Decision::Protect(sas),
-            None => Decision::Drop(Dropped::Acquire),
         }
     }
 

@@ -24,7 +24,7 @@ use super::socket::XfrmSocket;
 use super::zeroizing::ZeroizingMessage;
 use crate::failure::Failure;
 use crate::routes::Site;
-use compare::{is_the_same, looks_alike, sa_of};
+use compare::{is_carried, is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
 use errors::{about_policy, about_sa, is_absent};
 use ipsec::database::Snapshot;
@@ -367,9 +367,4 @@ impl KernelDatabases {
             self.free_numbers.insert(held.number);
         }
     }
-}
-
-/// An association that sends nothing yet, or whose life is over, is not the kernel's.
-fn is_carried(sa: &Sa) -> bool {
-    !sa.config.is_standby && !sa.state.is_dead()
 }

@@ -1,8 +1,8 @@
 //! A policy in XFRM's form: written to the kernel, and read from it.
 
 use super::association::read_address;
-use super::interface_id::{interface_id, of_device};
 use crate::plane::Unsupported;
+use crate::plane::interface_id::{interface_id, of_device};
 use ipsec::command::PolicyReport;
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Template, Upper};
 use ipsec::sa::{Mode, Protocol, Reqid};

@@ -1,7 +1,7 @@
 //! The message that adds an association.
 
-use super::super::interface_id::of_device;
 use super::identity::ESP_IN_UDP;
+use crate::plane::interface_id::of_device;
 use ipsec::sa::Lifetimes;
 use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, SaConfig, UdpEncapsulation};
 use ipsec::suite::Secret;

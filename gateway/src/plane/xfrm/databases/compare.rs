@@ -1,8 +1,8 @@
-//! Whether an association of the kernel is the wanted one.
+//! Whether the kernel is to have an association, and whether the one that it has is the wanted one.
 
 use super::super::association;
 use super::super::zeroizing::ZeroizingMessage;
-use ipsec::sa::{SaConfig, SaId};
+use ipsec::sa::{Sa, SaConfig, SaId};
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{UserSaInfo, XFRM_STATE_AF_UNSPEC, XfrmAttrs, XfrmMessage};
 
@@ -47,4 +47,9 @@ pub(super) fn is_the_same(found: &ModifyMessage, config: &SaConfig) -> bool {
         == (other.id, other.saddr, other.mode, other.reqid, flags(other))
         && attributes.all(|attribute| found.nlas.contains(attribute))
         && found.nlas.iter().filter(is_kept).count() == wanted.nlas.iter().filter(is_kept).count()
+}
+
+/// An association that sends nothing yet, or whose life is over, is not the kernel's.
+pub(super) fn is_carried(sa: &Sa) -> bool {
+    !sa.config.is_standby && !sa.state.is_dead()
 }

@@ -9,10 +9,10 @@
 use super::super::association;
 use super::super::last_states::{LastStates, replay_of};
 use super::super::zeroizing::ZeroizingMessage;
-use super::compare::sa_of;
+use super::KernelDatabases;
+use super::compare::{is_carried, sa_of};
 use super::counters::{self, DropsBefore, REASONS, drops_of};
 use super::errors::about_sa;
-use super::{KernelDatabases, is_carried};
 use ipsec::database::Snapshot;
 use ipsec::policy::{Action, Direction, Level, Policy};
 use ipsec::sa::{Sa, SaId, SavedCounters};

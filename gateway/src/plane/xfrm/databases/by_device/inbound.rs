@@ -9,7 +9,8 @@
 //! Where no policy leads into the device the second rule comes first for all of them, but not for those that ask for no
 //! association, and what is left is let in as it was negotiated.
 
-use super::{FIRST_PRIORITY, closed, everything, is_carried, narrowness, no_ends, opened};
+use super::super::compare::is_carried;
+use super::entries::{FIRST_PRIORITY, closed, everything, narrowness, no_ends, opened};
 use crate::routes::plan::overlap;
 use ipsec::database::{Interface, Snapshot};
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};

@@ -1,6 +1,8 @@
 use super::*;
 use ipsec::command::Command;
 use ipsec::database::{Database, KeptInterface};
+use ipsec::policy::{Action, Selector};
+use ipsec::sa::SaConfig;
 use ipsec::setkey::{Forwarding, NoNames, compile};
 
 const LOCAL: &str = "192.0.2.1";

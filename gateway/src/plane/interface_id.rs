@@ -5,8 +5,8 @@ use netlink_packet_xfrm::XfrmAttrs;
 /// People and other programs number their interfaces from 1 on.
 const MIN_ID: u32 = 1 << 16;
 
-/// The ID of the device of this name, the same in every process: a gateway finds what an earlier one has left. It is the
-/// name's 32-bit FNV-1a hash. Two names with the same ID are possible; the kernel then refuses the second device.
+/// The ID of the device of this name, the same in every process: a gateway finds what an earlier one has left. It is
+/// the name's 32-bit FNV-1a hash. Two names with the same ID are possible; the kernel then refuses the second device.
 pub(crate) fn interface_id(name: &str) -> u32 {
     const OFFSET_BASIS: u32 = 0x811c_9dc5;
     const PRIME: u32 = 0x0100_0193;
