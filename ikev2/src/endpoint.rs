@@ -44,7 +44,7 @@ pub use action::{Action, ChildSa, LoggedKeys, Outbound, RemoveReason};
 pub use child_id::ChildId;
 pub use event::{Event, Peer};
 pub use input::{ChildUse, Input, Use};
-pub use report::{ChildReport, IkeReport, PeerReport, PeerState, Story, StoryStep};
+pub use report::{ChildReport, IkeReport, PeerReport, PeerState, StateChange, Story, StoryStep};
 pub use settings::Settings;
 
 /// All IKE SAs of a gateway.

@@ -1,5 +1,6 @@
 //! The connections, and what is known of each apart from its IKE SAs.
 
+use super::PeerState;
 use crate::{
     connection::{Connection, Start},
     identity::{Identity, Pattern},
@@ -23,6 +24,10 @@ pub(crate) struct Peers {
     /// What was computed for a local address and an address of a peer (none: any that is not configured), until a
     /// connection changes.
     accepted: HashMap<(IpAddr, Option<IpAddr>), Arc<Candidates>>,
+    /// The connections whose state may differ from what [`Endpoint::take_state_changes`] has told.
+    ///
+    /// [`Endpoint::take_state_changes`]: super::Endpoint::take_state_changes
+    untold: Vec<String>,
 }
 
 /// Connections whose peers begin from the same address, or from any.
@@ -91,6 +96,10 @@ pub(crate) struct PeerRecord {
     pub story: Steps,
     /// Whether it may differ from what was last reported.
     pub is_changed: bool,
+    /// Whether it is in [`Peers::untold`].
+    is_untold: bool,
+    /// The state that was told last, and when the next attempt was due then.
+    pub told: Option<(PeerState, Option<Duration>)>,
 }
 
 /// What a stranger's first request is compared with: all connections that it could be for.
@@ -116,7 +125,20 @@ impl Peers {
     pub fn record_mut(&mut self, name: &str) -> Option<&mut PeerRecord> {
         let record = self.records.get_mut(name)?;
         record.is_changed = true;
+        if !std::mem::replace(&mut record.is_untold, true) {
+            self.untold.push(name.to_owned());
+        }
         Some(record)
+    }
+
+    /// The connections whose state may have changed since the last call.
+    pub fn take_untold(&mut self) -> Vec<String> {
+        let mut names = std::mem::take(&mut self.untold);
+        names.retain(|name| {
+            let record = self.records.get_mut(name);
+            record.is_some_and(|record| std::mem::take(&mut record.is_untold))
+        });
+        names
     }
 
     pub fn is_up(&self, name: &str) -> bool {
@@ -208,6 +230,7 @@ impl Peers {
             self.anywhere.add(&connection);
         }
         let name = connection.name.clone();
+        self.untold.push(name.clone());
         self.records.insert(name, PeerRecord::new(connection));
     }
 
@@ -243,6 +266,8 @@ impl PeerRecord {
             last_failure: None,
             story: Steps::default(),
             is_changed: true,
+            is_untold: true,
+            told: None,
         };
         record.is_wanted = record.begins();
         record

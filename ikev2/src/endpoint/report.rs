@@ -41,6 +41,15 @@ pub enum PeerState {
     Up,
 }
 
+/// The state that a connection has come to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StateChange {
+    /// The connection's name.
+    pub connection: String,
+    /// Its state now.
+    pub state: PeerState,
+}
+
 /// One IKE SA.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IkeReport {

@@ -1,6 +1,8 @@
 //! What an endpoint knows, for `status` and `why`.
 
-use super::{Endpoint, IkeReport, PeerReport, PeerState, Story, StoryStep, peers::PeerRecord};
+use super::{
+    Endpoint, IkeReport, PeerReport, PeerState, StateChange, Story, StoryStep, peers::PeerRecord,
+};
 use crate::ike_sa::{IkeSa, State, Step};
 use std::time::Duration;
 
@@ -33,6 +35,31 @@ impl Endpoint {
         records.map(|record| self.report_of(record, now)).collect()
     }
 
+    /// The connections of these names; unknown ones are left out.
+    pub fn report_named(&self, names: &[String], now: Duration) -> Vec<PeerReport> {
+        let records = names
+            .iter()
+            .filter_map(|name| self.shared.peers.records.get(name));
+        records.map(|record| self.report_of(record, now)).collect()
+    }
+
+    /// The connections whose state has changed since the last call, once each; at the first one that is every
+    /// connection. It costs nothing for those at rest, however many there are. One that was removed is not told.
+    pub fn take_state_changes(&mut self, now: Duration) -> Vec<StateChange> {
+        let names = self.shared.peers.take_untold();
+        let changes = names.into_iter().filter_map(|connection| {
+            let record = self.shared.peers.records.get(&connection)?;
+            let state = self.state_of(record, now);
+            let told = Some((without_time(&state), record.next_at));
+            if record.told == told {
+                return None;
+            }
+            self.shared.peers.records.get_mut(&connection)?.told = told;
+            Some(StateChange { connection, state })
+        });
+        changes.collect()
+    }
+
     /// The last negotiation of a connection: the one in progress, else the last that has ended.
     pub fn why(&self, connection: &str, now: Duration) -> Option<Story> {
         let record = self.shared.peers.records.get(connection)?;
@@ -56,27 +83,42 @@ impl Endpoint {
     fn report_of(&self, record: &PeerRecord, now: Duration) -> PeerReport {
         let up = record.up.iter().filter_map(|own| self.sas.get(own));
         let ike: Vec<_> = up.filter_map(|sa| sa.report(now)).collect();
+        PeerReport {
+            connection: record.connection.name.clone(),
+            state: self.state_of(record, now),
+            ike,
+        }
+    }
+
+    fn state_of(&self, record: &PeerRecord, now: Duration) -> PeerState {
+        let mut up = record.up.iter().filter_map(|own| self.sas.get(own));
         let attempt = record.attempt.and_then(|own| self.sas.get(&own));
-        let state = match (attempt, ike.is_empty()) {
-            (_, false) => PeerState::Up,
-            (Some(attempt), true) => PeerState::Connecting {
+        match (attempt, up.any(|sa| sa.known().is_some())) {
+            (_, true) => PeerState::Up,
+            (Some(attempt), false) => PeerState::Connecting {
                 remote: attempt.path.remote,
                 step: attempt.describe().to_owned(),
                 last_failure: record.last_failure.clone(),
             },
-            (None, true) => PeerState::Down {
+            (None, false) => PeerState::Down {
                 why: record
                     .last_failure
                     .clone()
                     .unwrap_or_else(|| nothing_yet(record).to_owned()),
                 next_in: record.next_at.map(|at| at.saturating_sub(now)),
             },
-        };
-        PeerReport {
-            connection: record.connection.name.clone(),
-            state,
-            ike,
         }
+    }
+}
+
+/// The same at any time: the time until the next attempt changes by itself.
+fn without_time(state: &PeerState) -> PeerState {
+    match state {
+        PeerState::Down { why, .. } => PeerState::Down {
+            why: why.clone(),
+            next_in: None,
+        },
+        other => other.clone(),
     }
 }
 

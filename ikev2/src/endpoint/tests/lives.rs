@@ -286,3 +286,84 @@ fn a_report_of_what_has_changed_names_each_connection_once_for_each_change() {
     pair.left.give(Input::Down { connection: "peer" }, pair.now);
     assert_eq!(changed(&mut pair), ["peer"]);
 }
+
+/// The names of the connections of the left host whose state has changed, which is compared with its report.
+fn state_changes(pair: &mut Pair) -> Vec<(String, PeerState)> {
+    let changes = pair.left.endpoint.take_state_changes(pair.now);
+    let reports = pair.left.endpoint.report(pair.now);
+    let changes = changes.into_iter().map(|change| {
+        let mut same = reports.iter();
+        let report = same.find(|report| report.connection == change.connection);
+        assert_eq!(report.map(|report| &report.state), Some(&change.state));
+        (change.connection, change.state)
+    });
+    changes.collect()
+}
+
+#[test]
+fn a_state_is_told_once_and_again_when_it_has_changed() {
+    let mut pair = Pair::new();
+    let (left, right) = by_secret(&mut pair, b"secret", b"secret");
+    let mut other = left.clone();
+    (other.name, other.start) = ("other".to_owned(), Start::Wait);
+    pair.left.configure(vec![left, other], pair.now);
+    pair.right.configure(vec![right], pair.now);
+    let told = state_changes(&mut pair);
+    assert_eq!(told.len(), 2, "every connection at first: {told:?}");
+    let is_connecting = |(_, state): &(String, PeerState)| matches!(state, PeerState::Connecting { step, .. } if step.starts_with("IKE_SA_INIT"));
+    assert!(told.iter().any(is_connecting), "{told:?}");
+    assert_eq!(state_changes(&mut pair), []);
+    pair.settle();
+    let up = ("peer".to_owned(), PeerState::Up);
+    assert_eq!(state_changes(&mut pair), [up]);
+    // It stays up: dead peer detection, rekeys and time are no change of state.
+    let rekey = Input::Rekey {
+        connection: "peer",
+        ike: true,
+    };
+    pair.left.give(rekey, pair.now);
+    pair.run_for(600);
+    assert_eq!(state_changes(&mut pair), []);
+    pair.left.give(Input::Down { connection: "peer" }, pair.now);
+    pair.settle();
+    let told = state_changes(&mut pair);
+    let [(name, PeerState::Down { why, next_in })] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((&**name, *next_in), ("peer", None));
+    assert!(why.contains("taken down by command"), "{why}");
+}
+
+#[test]
+fn each_new_time_of_the_next_attempt_is_told_and_a_removed_connection_is_not() {
+    let mut pair = Pair::new();
+    let (left, _) = by_secret(&mut pair, b"secret", b"secret");
+    pair.left.configure(vec![left.clone()], pair.now);
+    assert_eq!(state_changes(&mut pair).len(), 1);
+    let mut nexts = Vec::new();
+    // Nobody answers.
+    while nexts.len() < 2 {
+        let until = pair.now + Duration::from_secs(1);
+        pair.run_until(until, &mut |_| None);
+        let told = state_changes(&mut pair);
+        nexts.extend(told.into_iter().filter_map(|(_, state)| match state {
+            PeerState::Down { next_in, .. } => Some(next_in),
+            _ => None,
+        }));
+    }
+    assert!(nexts.iter().all(Option::is_some), "{nexts:?}");
+    pair.left.give(Input::Up { connection: "peer" }, pair.now);
+    pair.left.configure(Vec::new(), pair.now);
+    assert_eq!(state_changes(&mut pair), []);
+    pair.left.configure(vec![left], pair.now);
+    assert_eq!(state_changes(&mut pair).len(), 1);
+}
+
+#[test]
+fn a_report_of_some_names_leaves_out_others_and_unknown_ones() {
+    let pair = up();
+    let names = ["nobody", "peer"].map(str::to_owned);
+    let reports = pair.left.endpoint.report_named(&names, pair.now);
+    assert_eq!(reports, pair.left.endpoint.report(pair.now));
+    assert_eq!(pair.left.endpoint.report_named(&names[..1], pair.now), []);
+}
