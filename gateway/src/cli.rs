@@ -70,8 +70,8 @@ enum Command {
     #[command(after_help = ask::PLANE_EXAMPLES)]
     Plane(ask::PlaneArguments),
     /// Show status and traffic
-    #[command(after_help = "Example:\n  esplanade status --json | jq .inbound.packets")]
-    Status(ask::Asking),
+    #[command(after_help = ask::STATUS_EXAMPLES)]
+    Status(ask::StatusArguments),
     /// Show why packets were dropped, with a hint for each reason
     #[command(after_help = "Example:\n  esplanade drops --json | jq '.reasons.\"bad-icv\"'")]
     Drops(ask::Asking),
@@ -150,7 +150,7 @@ pub fn main() -> ExitCode {
         Command::Reload(reload) => ask::reload(reload),
         Command::Rekey(rekey) => ask::rekey(rekey),
         Command::Plane(arguments) => ask::plane(arguments),
-        Command::Status(asking) => ask::status(asking.socket.control, asking.json),
+        Command::Status(arguments) => ask::status(arguments),
         Command::Drops(asking) => ask::drops(asking.socket.control, asking.json),
         Command::Up(peer) => ask::up(peer),
         Command::Why(peer) => ask::why(peer),

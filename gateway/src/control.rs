@@ -18,7 +18,9 @@ mod server;
 
 pub(crate) use client::{Client, NoAnswer};
 pub(crate) use folder::Folder;
-pub(crate) use message::{Answer, Explain, PlaneQuestion, Rekey, Request, SetkeyText};
+pub(crate) use message::{
+    Answer, Explain, PlaneQuestion, Rekey, Request, SetkeyText, StatusQuestion,
+};
 pub(crate) use server::{ClientId, Server};
 
 use std::path::PathBuf;

@@ -279,7 +279,8 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-fn phase_name(phase: Phase) -> &'static str {
+/// A phase of an association's life.
+pub(crate) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Larval => "larval",
         Phase::Mature => "mature",

@@ -4,13 +4,15 @@ mod drops;
 mod explained;
 mod peers;
 mod plane;
+mod summary;
 mod table;
 mod units;
 
 pub(crate) use explained::{Correction, DecidingPolicy, Explained, FindingStatus, SaOnPath};
 pub(crate) use peers::{ChildStatus, HookStatus, IkeSaStatus, PeerStatus};
 pub(crate) use plane::PlaneStatus;
-pub(crate) use table::Parts;
+pub(crate) use summary::{BriefPeer, BriefState, Summary, is_summary};
+pub(crate) use table::{Parts, peers_table};
 
 use crate::events::SaName;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ mod plane;
 mod rekey;
 
 use crate::argument::protocol;
-use crate::control::{self, Answer, Client, Request, UNKNOWN_REQUEST};
+use crate::control::{self, Answer, Client, Request, StatusQuestion, UNKNOWN_REQUEST};
 use crate::failure::Failure;
 use crate::local_time::utc_offset;
 use crate::output::print;
@@ -39,6 +39,28 @@ pub(super) struct Asking {
     #[arg(long)]
     pub(super) json: bool,
 }
+
+/// What `status` shows.
+#[derive(Args)]
+pub(super) struct StatusArguments {
+    /// Show these peers of IKE alone, with their associations
+    #[arg(value_name = "NAME", conflicts_with_all = ["all", "json"])]
+    peers: Vec<String>,
+    /// List everything, where there is so much that a summary would be shown
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+pub(super) const STATUS_EXAMPLES: &str = "\
+Examples:
+  esplanade status
+  esplanade status office branch
+  esplanade status --json | jq .inbound.packets
+
+With more than 600 peers, associations and policies together it is a summary: how many are in which state, and the peers
+that are not up. --json is always complete.";
 
 /// What a running gateway should be.
 #[derive(Args)]
@@ -79,18 +101,32 @@ pub(super) struct ExplainArguments {
 
 type Outcome = Result<(), Failure>;
 
-pub(super) fn status(control: Option<PathBuf>, json: bool) -> Outcome {
-    if !json {
-        match answer_of(control.clone(), &Request::StatusTable)? {
-            Answer::Text(table) => return print(&table),
-            // A gateway that was started before this program was installed knows the other request alone.
-            Answer::Refused(why) if why.starts_with(UNKNOWN_REQUEST) => {}
-            Answer::Refused(why) => return Err(Failure::new(why)),
-            _ => return Err(strange()),
-        }
+pub(super) fn status(arguments: StatusArguments) -> Outcome {
+    let StatusArguments { peers, all, asking } = arguments;
+    let control = asking.socket.control;
+    if asking.json {
+        return match ask(control, &Request::Status)? {
+            Answer::Status(status) => print_json(&*status),
+            _ => Err(strange()),
+        };
     }
+    let is_about_peers = !peers.is_empty();
+    let question = StatusQuestion { peers, all };
+    match answer_of(control.clone(), &Request::StatusText(question))? {
+        Answer::Text(text) => print(&text),
+        Answer::Refused(why) if !why.starts_with(UNKNOWN_REQUEST) => Err(Failure::new(why)),
+        Answer::Refused(_) if is_about_peers => Err(Failure::new(
+            "the running gateway is of an earlier version, which cannot show single peers: `esplanade status` shows \
+             all, and `esplanade restart` replaces it",
+        )),
+        Answer::Refused(_) => whole_status(control),
+        _ => Err(strange()),
+    }
+}
+
+/// Everything, from a gateway that was started before this program was installed.
+fn whole_status(control: Option<PathBuf>) -> Outcome {
     match ask(control, &Request::Status)? {
-        Answer::Status(status) if json => print_json(&*status),
         Answer::Status(status) => print(&status.table()),
         _ => Err(strange()),
     }

@@ -19,8 +19,10 @@ pub(crate) enum Request {
     Rekey(Rekey),
     /// Report status and traffic.
     Status,
-    /// The same as a table for people: for thousands of peers it is a fraction of the bytes.
+    /// The same as a table for people, as programs of earlier versions ask for it.
     StatusTable,
+    /// The same for people: everything, single peers, or a summary where there is too much for a table.
+    StatusText(StatusQuestion),
     /// Why packets were dropped.
     Drops,
     /// Every event from now on.
@@ -94,6 +96,17 @@ pub(crate) struct Rekey {
     /// Abort instead: return to the old keys for each peer that has not used the new ones.
     #[serde(default)]
     pub abort: bool,
+}
+
+/// What a status for people shows.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct StatusQuestion {
+    /// These peers alone, unless there are none.
+    #[serde(default)]
+    pub peers: Vec<String>,
+    /// Everything, however much it is.
+    #[serde(default)]
+    pub all: bool,
 }
 
 /// Which plane carries the packets, or the move to the other one.

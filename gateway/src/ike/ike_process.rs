@@ -12,11 +12,13 @@
 //! waits for one turn at most (`inbox`). Queues are bounded: a request that does not fit ends its exchange, which the
 //! peer or the next attempt begins again.
 
+mod reports;
+
 use super::channel::Channel;
 use super::inbox::Inbox;
 use super::inherited::{ProcessOptions, settle};
 use super::key_process::refused;
-use super::message::{Configuration, FromIke, IkeDrops, ToIke};
+use super::message::{Configuration, FromIke, ToIke};
 use super::pool::Pool;
 use super::trusted::trust;
 use crate::failure::Failure;
@@ -143,6 +145,7 @@ impl IkeProcess {
             if self.main.waiting_bytes() < MAX_UNREAD_BYTES {
                 self.take_datagrams(&mut room)?;
             }
+            self.tell_states();
             self.keys.flush()?;
             self.main.flush()?;
             if self.has_stopped() {
@@ -254,8 +257,9 @@ impl IkeProcess {
             }),
             ToIke::ChildUse(uses) => self.give(Input::ChildUse(&uses)),
             ToIke::Installed { child, outcome } => self.give(Input::Installed { child, outcome }),
-            ToIke::Report { token, all } => self.report(token, all),
+            ToIke::Report { token, which } => self.report(token, &which),
             ToIke::Why { token, connection } => self.why(token, &connection),
+            ToIke::Probe => self.push(&FromIke::Alive),
             ToIke::Stop => {
                 self.give(Input::Stop);
                 self.ends_at = Some(Instant::now() + STOP_TIMEOUT);
@@ -285,33 +289,6 @@ impl IkeProcess {
         let connections = connections.into_iter().map(Arc::new).collect();
         let actions = endpoint.configure(connections, now, &mut |bytes| fill_with_random(bytes));
         self.act(actions);
-    }
-
-    fn report(&mut self, token: u64, all: bool) {
-        let now = self.now();
-        let peers = self.endpoint.as_mut().map(|endpoint| match all {
-            true => endpoint.report_all(now),
-            false => endpoint.report_changed(now),
-        });
-        let sum = |count: fn(&IkeSocket) -> u64| self.sockets.iter().map(count).sum();
-        let dropped = IkeDrops {
-            not_ike: sum(IkeSocket::not_ike),
-            unsent: sum(IkeSocket::unsent),
-            no_room: self.refused,
-        };
-        self.push(&FromIke::Report {
-            token,
-            is_all: all,
-            peers: peers.unwrap_or_default(),
-            dropped,
-        });
-    }
-
-    fn why(&mut self, token: u64, connection: &str) {
-        let now = self.now();
-        let endpoint = self.endpoint.as_ref();
-        let story = endpoint.and_then(|endpoint| endpoint.why(connection, now));
-        self.push(&FromIke::Why { token, story });
     }
 
     fn give(&mut self, input: Input<'_>) {

@@ -128,6 +128,7 @@ impl<M: Message> Inbox<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ike::message::Reported;
     use ikev2::endpoint::ChildId;
 
     const CHANGES_PER_TURN: usize = MAX_WORK_PER_TURN / WORK_OF_CHANGE;
@@ -209,8 +210,8 @@ mod tests {
                 outcome: Ok(()),
             });
         }
-        let (token, all) = (1, false);
-        inbox.add(ToIke::Report { token, all });
+        let (token, which) = (1, Reported::Changed);
+        inbox.add(ToIke::Report { token, which });
         let turn = inbox.take_turn();
         assert_eq!(turn.len(), CHANGES_PER_TURN + 1);
         assert!(turn.last().is_some_and(Message::is_urgent));

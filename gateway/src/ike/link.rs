@@ -77,12 +77,27 @@ impl Link {
 
     /// The next message, or `None` if there is none yet. An error: the processes are gone.
     pub(crate) fn receive(&mut self) -> io::Result<Option<FromIke>> {
+        let mut next = None;
+        self.receive_all(1, |message| next = Some(message))?;
+        Ok(next)
+    }
+
+    /// Gives what has come to `take`, at most so many messages: both streams are looked after once for all of them. An
+    /// error: the processes are gone, and every message that came before was given.
+    pub(crate) fn receive_all(
+        &mut self,
+        max_messages: usize,
+        mut take: impl FnMut(FromIke),
+    ) -> io::Result<()> {
         let passed_on = self.release_held().and_then(|()| self.go_on());
-        // What the ike process has sent comes before the news that one of the two has ended.
-        if let Some(message) = self.ike.receive()? {
-            return Ok(Some(message));
+        for _ in 0..max_messages {
+            match self.ike.receive()? {
+                Some(message) => take(message),
+                // What the ike process has sent comes before the news that one of the two has ended.
+                None => return passed_on,
+            }
         }
-        passed_on.map(|()| None)
+        Ok(())
     }
 
     /// Passes on what has waited, once the secrets are in force.

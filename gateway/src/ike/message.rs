@@ -13,7 +13,7 @@
 use ikev2::certificate::Revocation;
 use ikev2::connection::{Connection, Traffic};
 use ikev2::endpoint::{
-    ChildId, ChildSa, ChildUse, Event, LoggedKeys, PeerReport, RemoveReason, Story,
+    ChildId, ChildSa, ChildUse, Event, LoggedKeys, PeerReport, RemoveReason, StateChange, Story,
 };
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -62,8 +62,8 @@ pub(crate) enum ToIke {
     Report {
         /// Comes back with the answer.
         token: u64,
-        /// All of them, and not only those that have changed since the last report.
-        all: bool,
+        /// Which.
+        which: Reported,
     },
     /// The last negotiation with one peer: [`FromIke::Why`].
     Why {
@@ -72,8 +72,21 @@ pub(crate) enum ToIke {
         /// The connection's name.
         connection: String,
     },
+    /// Answer with [`FromIke::Alive`].
+    Probe,
     /// The gateway stops: every peer gets a Delete, then comes [`FromIke::Stopped`].
     Stop,
+}
+
+/// The peers of a report.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Reported {
+    /// All of them.
+    All,
+    /// Those that have changed since the last report of all or of what has changed.
+    Changed,
+    /// Those of these names.
+    Named(Vec<String>),
 }
 
 /// From the ike process to the main process.
@@ -92,7 +105,11 @@ pub(crate) enum FromIke {
     },
     /// Something that people and programs want to know.
     Event(Event),
-    /// Every peer, or what has changed.
+    /// Peers whose state has changed, without being asked: at first every peer.
+    States(Vec<StateChange>),
+    /// The process answers.
+    Alive,
+    /// Every peer, what has changed, or single ones.
     Report {
         /// Of the request.
         token: u64,

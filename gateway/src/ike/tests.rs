@@ -4,11 +4,11 @@
 use super::ike_process::IkeProcess;
 use super::key_process::KeyProcess;
 use super::link::Link;
-use super::message::{Configuration, FromIke, SecretEntry, ToIke};
+use super::message::{Configuration, FromIke, Reported, SecretEntry, ToIke};
 use crate::routes::firewall::tests::kernel::{in_a_namespace, isolated, said};
 use dataplane::io::udp::IkeSocket;
 use ikev2::connection::{Child, Connection, LocalProof, RemoteProof, Start, Traffic};
-use ikev2::endpoint::{ChildSa, Event, PeerState};
+use ikev2::endpoint::{ChildSa, Event, PeerState, StateChange};
 use ikev2::message::payload::AddressRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::c_int;
@@ -34,6 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Heard {
     children: Vec<ChildSa>,
     events: Vec<Event>,
+    states: Vec<StateChange>,
     others: Vec<FromIke>,
 }
 
@@ -106,6 +107,7 @@ impl Side {
                     assert!(self.link.send(ToIke::Installed { child, outcome }));
                 }
                 FromIke::Event(event) => self.heard.events.push(event),
+                FromIke::States(changes) => self.heard.states.extend(changes),
                 other => self.heard.others.push(other),
             }
         }
@@ -195,16 +197,17 @@ fn two_gateways_agree_on_child_sas_over_real_sockets_and_stop_in_order() {
             for side in &mut sides {
                 assert!(side.link.send(ToIke::Report {
                     token: 3,
-                    all: true
+                    which: Reported::All,
                 }));
                 let connection = "net".to_owned();
                 assert!(side.link.send(ToIke::Why {
                     token: 4,
                     connection
                 }));
+                assert!(side.link.send(ToIke::Probe));
             }
             until(&mut sides, |sides| {
-                sides.iter().all(|side| side.heard.others.len() >= 3)
+                sides.iter().all(|side| side.heard.others.len() >= 4)
             });
             for side in &sides {
                 // Answers overtake what waits.
@@ -226,7 +229,13 @@ fn two_gateways_agree_on_child_sas_over_real_sockets_and_stop_in_order() {
                 }));
                 let logged = |message: &&FromIke| matches!(message, FromIke::LogKeys(_));
                 assert_eq!(others.iter().filter(logged).count(), 1);
-                assert_eq!(others.len(), 3);
+                assert!(
+                    others
+                        .iter()
+                        .any(|message| matches!(message, FromIke::Alive))
+                );
+                assert_eq!(others.len(), 4);
+                assert_states_told(&side.heard.states);
             }
             let [mut left, right] = sides;
             assert!(left.link.send(ToIke::Stop));
@@ -244,6 +253,15 @@ fn two_gateways_agree_on_child_sas_over_real_sockets_and_stop_in_order() {
             }
         });
     });
+}
+
+/// Without being asked: the state at first, and each that differs from the one before, to the last.
+fn assert_states_told(states: &[StateChange]) {
+    let is_here = |change: &StateChange| change.connection == "net";
+    assert!(states.len() >= 2 && states.iter().all(is_here));
+    assert!(states.windows(2).all(|two| two[0] != two[1]), "{states:?}");
+    let last = states.last().map(|change| &change.state);
+    assert_eq!(last, Some(&PeerState::Up));
 }
 
 #[test]

@@ -112,16 +112,10 @@ pub(crate) struct ChildStatus {
 pub(super) fn table(peers: impl Iterator<Item = PeerStatus>) -> String {
     let mut text = String::new();
     for peer in peers {
-        let _ = write!(text, "peer {} · {}", peer.name, peer.state.to_uppercase());
-        if let Some(device) = &peer.device {
-            let _ = write!(text, " · device {device}");
-        }
-        if let Some(why) = &peer.why {
-            let _ = write!(text, " · {why}");
-        }
-        if let Some(seconds) = peer.next_attempt_seconds {
-            let _ = write!(text, " · next attempt in {}", duration(seconds));
-        }
+        let (device, why) = (peer.device.as_deref(), peer.why.as_deref());
+        let next = peer.next_attempt_seconds;
+        text += "peer ";
+        text += &headline(&peer.name, &peer.state, device, why, next);
         text.push('\n');
         for ike in &peer.ike {
             ike_sa(&mut text, ike);
@@ -133,6 +127,27 @@ pub(super) fn table(peers: impl Iterator<Item = PeerStatus>) -> String {
         if peer.children.is_empty() {
             text += "  networks closed: no child SA\n";
         }
+    }
+    text
+}
+
+/// How a peer is.
+pub(super) fn headline(
+    name: &str,
+    state: &str,
+    device: Option<&str>,
+    why: Option<&str>,
+    next_attempt_seconds: Option<u64>,
+) -> String {
+    let mut text = format!("{name} · {}", state.to_uppercase());
+    if let Some(device) = device {
+        let _ = write!(text, " · device {device}");
+    }
+    if let Some(why) = why {
+        let _ = write!(text, " · {why}");
+    }
+    if let Some(seconds) = next_attempt_seconds {
+        let _ = write!(text, " · next attempt in {}", duration(seconds));
     }
     text
 }

@@ -3,8 +3,8 @@
 use super::peers;
 use super::units::{duration, scaled};
 use super::{
-    BarrierStatus, IkeStatus, LaneStatus, PeerStatus, PolicyStatus, Restorations, SaStatus, Status,
-    Traffic,
+    BarrierStatus, IkeStatus, InterfaceStatus, LaneStatus, PeerStatus, PolicyStatus, Restorations,
+    SaStatus, Status, Traffic,
 };
 use std::fmt::Write as _;
 
@@ -72,6 +72,39 @@ fn reason_of_plane(status: &Status) -> String {
 }
 
 fn status(status: &Status, parts: Parts<'_>) -> String {
+    let mut devices = String::new();
+    lines(&mut devices, &status.interfaces, usize::MAX, device_line);
+    let mut text = opening(status);
+    text += &peers::table(parts.peers);
+    text += &machinery(status, devices, usize::MAX);
+    associations(&mut text, parts.associations);
+    let (count, policies) = parts.policies;
+    let _ = writeln!(text, "\npolicies: {count}");
+    for policy in policies {
+        let _ = writeln!(
+            text,
+            "  {:>4}  {:<3}  {}  {}",
+            policy.id, policy.direction, policy.selector, policy.action
+        );
+    }
+    for warning in &status.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    text
+}
+
+/// These peers with these associations, and nothing else.
+pub(crate) fn peers_table(
+    of_peers: &mut dyn Iterator<Item = PeerStatus>,
+    of_associations: (usize, &mut dyn Iterator<Item = SaStatus>),
+) -> String {
+    let mut text = peers::table(of_peers);
+    associations(&mut text, of_associations);
+    text
+}
+
+/// What comes before the peers.
+pub(super) fn opening(status: &Status) -> String {
     let mut text = barriers(&status.barriers);
     text += &restorations(&status.restorations);
     let _ = writeln!(
@@ -98,30 +131,23 @@ fn status(status: &Status, parts: Parts<'_>) -> String {
         status.dropped,
         status.clear_dropped
     );
-    text += &peers::table(parts.peers);
-    text += &status.ike.as_ref().map_or_else(String::new, key_exchange);
-    for interface in &status.interfaces {
-        let state = if interface.leads_out {
-            "has an outbound association"
-        } else {
-            "no outbound association: packets routed there are dropped"
-        };
-        let _ = writeln!(
-            text,
-            "device {} · MTU {} · {state}",
-            interface.name, interface.mtu
-        );
-    }
+    text
+}
+
+/// What comes between the peers and the associations. Lists have at most `max_listed` lines each.
+pub(super) fn machinery(status: &Status, devices: String, max_listed: usize) -> String {
+    let mut text = status.ike.as_ref().map_or_else(String::new, key_exchange);
+    text += &devices;
     if let Some(rekey) = &status.rekey {
         let (file, time) = (&rekey.file, duration(rekey.seconds));
         let _ = writeln!(text, "rekey from {file}, started {time} ago");
-        for peer in &rekey.peers {
-            let _ = writeln!(text, "  {}: {}", peer.peer, peer.state);
-        }
+        lines(&mut text, &rekey.peers, max_listed, |peer| {
+            format!("  {}: {}", peer.peer, peer.state)
+        });
     }
-    for path in &status.paths {
-        let _ = writeln!(text, "path MTU to {}: {}", path.peer, path.mtu);
-    }
+    lines(&mut text, &status.paths, max_listed, |path| {
+        format!("path MTU to {}: {}", path.peer, path.mtu)
+    });
     if !status.numbers.is_empty() {
         let _ = writeln!(text, "sequence numbers {}", status.numbers);
     }
@@ -135,20 +161,32 @@ fn status(status: &Status, parts: Parts<'_>) -> String {
     for lane in &status.lanes {
         let _ = writeln!(text, "{}", self::lane(lane));
     }
-    associations(&mut text, parts.associations);
-    let (count, policies) = parts.policies;
-    let _ = writeln!(text, "\npolicies: {count}");
-    for policy in policies {
-        let _ = writeln!(
-            text,
-            "  {:>4}  {:<3}  {}  {}",
-            policy.id, policy.direction, policy.selector, policy.action
-        );
-    }
-    for warning in &status.warnings {
-        let _ = writeln!(text, "warning: {warning}");
-    }
     text
+}
+
+/// A line for each, at most so many, and how many more there are.
+pub(super) fn lines<T>(
+    text: &mut String,
+    all: &[T],
+    max_lines: usize,
+    line: impl Fn(&T) -> String,
+) {
+    for one in all.iter().take(max_lines) {
+        let _ = writeln!(text, "{}", line(one));
+    }
+    let more = all.len().saturating_sub(max_lines);
+    if more > 0 {
+        let _ = writeln!(text, "  and {more} more");
+    }
+}
+
+/// A device of associations.
+pub(super) fn device_line(device: &InterfaceStatus) -> String {
+    let state = match device.leads_out {
+        true => "has an outbound association",
+        false => "no outbound association: packets routed there are dropped",
+    };
+    format!("device {} · MTU {} · {state}", device.name, device.mtu)
 }
 
 fn direction(name: &str, traffic: &Traffic) -> String {

@@ -6,8 +6,9 @@ use super::peers::Peers;
 use super::reports::Reports;
 use super::rest::Rest;
 use super::settings::{configuration, secrets};
+use super::states::{Contact, States};
+use super::waiting::Waiting;
 use crate::config::ConfiguredPeer;
-use crate::control::ClientId;
 use crate::failure::Failure;
 use crate::ike::message::{FromIke, ToIke};
 use crate::ike::{Inbox, Link, Processes, StartError};
@@ -60,6 +61,10 @@ pub(crate) struct KeyExchange {
     ended: Option<String>,
     /// What it has reported of each peer.
     pub(crate) reports: Reports,
+    /// What it has told of the state of each peer.
+    pub(crate) states: States,
+    /// Whether it answers.
+    pub(crate) contact: Contact,
     /// During it messages wait.
     rest: Rest,
     /// Where keys are written for Wireshark, if that was asked for.
@@ -74,41 +79,6 @@ pub(crate) struct KeyExchange {
     starts: u64,
     trouble: Option<String>,
     token: u64,
-}
-
-/// A client that waits.
-pub(crate) struct Waiting {
-    /// Which.
-    pub(crate) client: ClientId,
-    /// For what.
-    pub(crate) wanted: AwaitedOutcome,
-    /// Until when.
-    pub(crate) deadline: Instant,
-}
-
-/// What a client waits for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum AwaitedOutcome {
-    /// The status, with the report of this token.
-    Status {
-        /// The token.
-        token: u64,
-        /// For people, and not as data.
-        as_table: bool,
-    },
-    /// The story of this token.
-    Why(u64),
-    /// That this peer is up.
-    Up(String),
-    /// That it is down.
-    Down(String),
-    /// That its child SAs, or its IKE SA, are rekeyed.
-    Rekey {
-        /// The peer.
-        name: String,
-        /// The IKE SA.
-        ike: bool,
-    },
 }
 
 impl KeyExchange {
@@ -130,6 +100,8 @@ impl KeyExchange {
             inbox: Inbox::default(),
             ended: None,
             reports: Reports::default(),
+            states: States::default(),
+            contact: Contact::default(),
             rest: Rest::default(),
             key_log,
             hooks,
@@ -204,12 +176,11 @@ impl KeyExchange {
     /// The messages that are handled now: those of a round, or while messages rest only what a client waits for. An
     /// error: the processes are gone, and all that came before is handled.
     pub(crate) fn take_round(&mut self) -> Result<Vec<FromIke>, String> {
-        while self.ended.is_none() && self.inbox_has_room() {
-            match self.receive() {
-                Ok(Some(message)) => self.inbox.add(message),
-                Ok(None) => break,
-                Err(error) => self.ended = Some(error.to_string()),
-            }
+        let room = MAX_UNHANDLED_MESSAGES.saturating_sub(self.inbox.len());
+        let (link, inbox) = (self.link.as_mut(), &mut self.inbox);
+        if let Some(link) = link.filter(|_| self.ended.is_none() && room > 0) {
+            let received = link.receive_all(room, |message| inbox.add(message));
+            self.ended = received.err().map(|error| error.to_string());
         }
         if self.inbox.is_empty()
             && let Some(why) = self.ended.take()
@@ -228,13 +199,8 @@ impl KeyExchange {
 
     /// Whether a client waits for what the ike process knows.
     fn awaits_answer(&self) -> bool {
-        let is_question = |waiting: &Waiting| {
-            matches!(
-                waiting.wanted,
-                AwaitedOutcome::Status { .. } | AwaitedOutcome::Why(_)
-            )
-        };
-        self.waiting.iter().any(is_question)
+        let mut waiting = self.waiting.iter();
+        waiting.any(|waiting| waiting.wanted.is_answer())
     }
 
     /// Starts them with the configuration in force.
@@ -269,6 +235,8 @@ impl KeyExchange {
 
     /// Gives a new configuration to running processes.
     pub(crate) fn reconfigure(&mut self, configured: Vec<ConfiguredPeer>) -> bool {
+        let names = configured.iter().map(|peer| &*peer.connection.name);
+        self.states.keep(&names.collect());
         self.configured = configured;
         self.reports.forget();
         self.configure()
@@ -292,6 +260,8 @@ impl KeyExchange {
         self.inbox = Inbox::default();
         self.ended = None;
         self.reports.forget();
+        self.states = States::default();
+        self.contact = Contact::default();
         if self.started.elapsed() >= STABLE_RUN_TIME {
             self.pause = MIN_RESTART_PAUSE;
         }
@@ -330,6 +300,13 @@ impl KeyExchange {
     fn awaits_first_packet(&self) -> bool {
         let standing_by = |id: &ChildId| !self.received.contains_key(id);
         self.runs() && self.peers.on_standby().any(standing_by)
+    }
+
+    /// Asks the ike process for a sign of life, if it is time for that.
+    pub(crate) fn probe(&mut self, now: Instant) {
+        if self.runs() && self.contact.must_ask(now) {
+            self.send(ToIke::Probe);
+        }
     }
 
     /// A new number for a question.

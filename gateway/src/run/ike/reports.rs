@@ -38,6 +38,11 @@ impl Reports {
         !self.is_whole
     }
 
+    /// Notes that single peers are asked for.
+    pub(crate) fn ask_for_some(&mut self, now: Instant) {
+        self.asked_at = Some(now);
+    }
+
     /// Takes a report over.
     pub(crate) fn take(&mut self, is_all: bool, peers: Vec<PeerReport>, now: Instant) {
         if is_all {

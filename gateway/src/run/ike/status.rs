@@ -3,15 +3,20 @@
 use super::networks::Child;
 use super::peers::Peers;
 use super::reports::{Report, Reports};
+use super::states::States;
 use crate::events::protocol_name;
 use crate::report::suite_name;
-use crate::status::{ChildStatus, IkeSaStatus, PeerStatus};
+use crate::status::{BriefPeer, BriefState, ChildStatus, IkeSaStatus, PeerStatus};
 use ikev2::child_sa::Stage;
 use ikev2::endpoint::{ChildId, ChildReport, IkeReport, PeerState};
 use ipsec::database::Snapshot;
 use ipsec::policy::Prefix;
 use ipsec::sa::{Mode, SaConfig, SaUsage};
+use std::collections::HashSet;
 use std::time::Duration;
+
+/// Why a peer of whose state nothing has come is not up.
+const NOT_TOLD: &str = "the key exchange process has not told its state";
 
 /// Every configured peer, and those that are not configured any more but still have child SAs. Without reports, IKE
 /// does not run.
@@ -22,24 +27,94 @@ pub(crate) fn peers<'a>(
     snapshot: &'a Snapshot,
     now: u64,
 ) -> impl Iterator<Item = PeerStatus> + use<'a> {
+    names(configured, peers).map(move |name| peer(name, reports, peers, snapshot, now))
+}
+
+/// One of them.
+pub(crate) fn peer(
+    name: &str,
+    reports: Option<&Reports>,
+    peers: &Peers,
+    snapshot: &Snapshot,
+    now: u64,
+) -> PeerStatus {
+    let report = reports.and_then(|reports| reports.get(name));
+    let children = peers.children_of(name);
+    let children: Vec<_> = children
+        .map(|(id, known)| child(id, known, report, snapshot, now))
+        .collect();
+    PeerStatus {
+        device: peers.device(name).map(str::to_owned),
+        ..told_peer(name, report, children)
+    }
+}
+
+/// Those that are configured, and those that still have child SAs.
+fn names<'a>(configured: &[&'a str], peers: &'a Peers) -> impl Iterator<Item = &'a str> + use<'a> {
     let mut names: Vec<&'a str> = configured.to_vec();
     names.extend(peers.children().map(|(name, _, _)| name));
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     names.retain(|name| seen.insert(*name));
-    names.into_iter().map(move |name| {
-        let report = reports.and_then(|reports| reports.get(name));
-        let children = peers.children_of(name);
-        let children: Vec<_> = children
-            .map(|(id, known)| child(id, known, report, snapshot, now))
-            .collect();
-        PeerStatus {
-            device: peers.device(name).map(str::to_owned),
-            ..peer(name, report, children)
+    names.into_iter()
+}
+
+/// How each of them is, by what the ike process has told without being asked.
+pub(crate) fn brief_peers<'a>(
+    configured: &[&'a str],
+    states: &'a States,
+    peers: &'a Peers,
+) -> impl Iterator<Item = BriefPeer<'a>> + use<'a> {
+    names(configured, peers).map(move |name| {
+        let told = states.get(name);
+        let told_state = told.map(|told| &told.now);
+        let is_orphan = |(_, child): (ChildId, &Child)| child.is_orphaned;
+        let has_child = peers.children_of(name).next().is_some();
+        let is_orphaned = has_child && peers.children_of(name).all(is_orphan);
+        let state = match told_state {
+            Some(PeerState::Up) if has_child => BriefState::Up,
+            Some(PeerState::Up) => BriefState::UpWithoutChild,
+            _ if is_orphaned => BriefState::Orphaned,
+            Some(PeerState::Connecting { .. }) => BriefState::Connecting,
+            Some(PeerState::Down { .. }) | None => BriefState::Down,
+        };
+        let since = told.map(|told| told.age()).unwrap_or_default();
+        BriefPeer {
+            name,
+            state,
+            why: told_state.map_or_else(|| Some(NOT_TOLD.to_owned()), why),
+            next_attempt_seconds: told_state.and_then(|told| next_attempt(told, since)),
+            hook_failure: None,
         }
     })
 }
 
-fn peer(name: &str, told: Option<&Report>, children: Vec<ChildStatus>) -> PeerStatus {
+/// Why a peer is not up.
+fn why(state: &PeerState) -> Option<String> {
+    match state {
+        PeerState::Up => None,
+        PeerState::Connecting {
+            remote,
+            step,
+            last_failure,
+        } => {
+            let last = last_failure
+                .iter()
+                .map(|why| format!("; the last attempt: {why}"));
+            Some(format!("{step}, {remote}{}", last.collect::<String>()))
+        }
+        PeerState::Down { why, .. } => Some(why.clone()),
+    }
+}
+
+/// Seconds until a peer is tried again, so long after that was told.
+fn next_attempt(state: &PeerState, since: Duration) -> Option<u64> {
+    match state {
+        PeerState::Down { next_in, .. } => left(*next_in, since),
+        _ => None,
+    }
+}
+
+fn told_peer(name: &str, told: Option<&Report>, children: Vec<ChildStatus>) -> PeerStatus {
     let (report, since) = (told.map(|told| &told.peer), told.map(Report::age));
     let since = since.unwrap_or_default();
     let mut status = PeerStatus {
@@ -50,21 +125,14 @@ fn peer(name: &str, told: Option<&Report>, children: Vec<ChildStatus>) -> PeerSt
     };
     match report.map(|report| &report.state) {
         None => status.why = Some("the key exchange process does not answer".to_owned()),
-        Some(PeerState::Up) => status.state = "up".to_owned(),
-        Some(PeerState::Connecting {
-            remote,
-            step,
-            last_failure,
-        }) => {
-            status.state = "connecting".to_owned();
-            let last = last_failure
-                .iter()
-                .map(|why| format!("; the last attempt: {why}"));
-            status.why = Some(format!("{step}, {remote}{}", last.collect::<String>()));
-        }
-        Some(PeerState::Down { why, next_in }) => {
-            status.why = Some(why.clone());
-            status.next_attempt_seconds = next_in.map(|time| time.saturating_sub(since).as_secs());
+        Some(state) => {
+            status.why = why(state);
+            status.next_attempt_seconds = next_attempt(state, since);
+            match state {
+                PeerState::Up => status.state = "up".to_owned(),
+                PeerState::Connecting { .. } => status.state = "connecting".to_owned(),
+                PeerState::Down { .. } => {}
+            }
         }
     }
     let is_orphaned = !status.children.is_empty()

@@ -24,14 +24,14 @@ impl Gateway {
     }
 
     pub(super) fn status(&mut self) -> Status {
-        let mut status = self.summary();
-        status.associations = associations(&self.snapshot()).collect();
+        let mut status = self.bare_status();
+        status.associations = associations(&self.snapshot(), |_| true).collect();
         status.policies = self.policies().iter().map(report::policy).collect();
         status
     }
 
     /// The same without associations, policies and peers.
-    pub(super) fn summary(&mut self) -> Status {
+    pub(super) fn bare_status(&mut self) -> Status {
         let uptime = self.started.elapsed().as_secs();
         let dropped = self.drops();
         let totals = self.plane.kernel().totals();
@@ -116,8 +116,11 @@ impl Gateway {
     }
 }
 
-/// Every association.
-pub(super) fn associations(snapshot: &Snapshot) -> impl Iterator<Item = SaStatus> {
+/// Every association that is wanted.
+pub(super) fn associations<'a>(
+    snapshot: &'a Snapshot,
+    is_wanted: impl Fn(&Sa) -> bool + 'a,
+) -> impl Iterator<Item = SaStatus> + 'a {
     let rivals = snapshot.shadowed().into_iter();
     let rivals: HashMap<_, _> = rivals.map(|rival| (rival.idle, rival.carrier)).collect();
     let carrier = move |sa: &Arc<Sa>| {
@@ -126,7 +129,8 @@ pub(super) fn associations(snapshot: &Snapshot) -> impl Iterator<Item = SaStatus
             .filter(|_| !rivals.is_empty())?;
         rivals.get(&place).copied()
     };
-    snapshot.sas().map(move |sa| SaStatus {
+    let wanted = snapshot.sas().filter(move |sa| is_wanted(sa));
+    wanted.map(move |sa| SaStatus {
         moved_to: sa.state.observed_peer_endpoint(),
         carried_by: carrier(sa).map(|sa| SaName::of(&snapshot.sa(sa).config)),
         ..report::association(sa)

@@ -8,6 +8,7 @@
 
 mod answers;
 mod hooks;
+mod status;
 mod together;
 mod uses;
 
@@ -133,6 +134,16 @@ impl Gateway {
     fn take_message(&mut self, message: FromIke, told: &mut String) {
         match message {
             FromIke::Event(event) => self.take_event(event, told),
+            FromIke::States(changes) => {
+                if let Some(ike) = &mut self.ike {
+                    ike.states.take(changes, Instant::now());
+                }
+            }
+            FromIke::Alive => {
+                if let Some(ike) = &mut self.ike {
+                    ike.contact.answered(Instant::now());
+                }
+            }
             FromIke::Report {
                 token,
                 is_all,

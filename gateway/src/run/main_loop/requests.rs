@@ -2,7 +2,7 @@
 
 use super::{Gateway, Next};
 use crate::control::{Answer, ClientId, Request};
-use crate::run::ike::AwaitedOutcome;
+use crate::run::ike::{AwaitedOutcome, StatusForm};
 
 impl Gateway {
     /// Answers a request, or has its client wait until the ike process has reported.
@@ -14,8 +14,16 @@ impl Gateway {
             Request::Setkey(text) => self.apply_text(&text),
             Request::Reload(text) => self.reload(text),
             Request::Rekey(request) => self.rekey(request),
-            Request::Status | Request::StatusTable => {
-                self.ask_status(id, matches!(request, Request::StatusTable));
+            Request::Status => {
+                self.ask_status(id, StatusForm::Data);
+                return Next::Wait;
+            }
+            Request::StatusTable => {
+                self.ask_status(id, StatusForm::Table);
+                return Next::Wait;
+            }
+            Request::StatusText(question) => {
+                self.ask_status_text(id, question);
                 return Next::Wait;
             }
             Request::Why(name) => {

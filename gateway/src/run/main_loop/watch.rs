@@ -76,6 +76,7 @@ impl Gateway {
         self.check_paths();
         if let Some(ike) = &mut self.ike {
             ike.reports.forget_unused(at);
+            ike.probe(at);
         }
     }
 

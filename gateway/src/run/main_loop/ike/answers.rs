@@ -1,97 +1,28 @@
-//! Requests about peers. Most answers depend on what the ike process reports: the client waits, the main thread does
-//! not.
+//! Requests about single peers. Most answers depend on what the ike process reports: the client waits, the main thread
+//! does not.
 
 use super::Gateway;
 use crate::control::{Answer, ClientId};
 use crate::events::What;
 use crate::ike::message::ToIke;
-use crate::memory;
-use crate::report;
-use crate::run::ike::{AwaitedOutcome, KeyExchange, Waiting, peers_status, story_text};
-use crate::run::main_loop::answers::associations;
-use crate::status::{IkeStatus, Parts, PeerStatus, Status};
-use dataplane::clock::now;
-use ikev2::endpoint::{PeerReport, Story};
-use ipsec::database::Snapshot;
+use crate::run::ike::{AwaitedOutcome, Waiting, story_text};
+use ikev2::endpoint::Story;
 use std::time::{Duration, Instant};
 
 /// How long an answer of the ike process may take. A status is then given without it.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a command waits for its result.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The most names that a refusal lists.
+const MAX_LISTED_NAMES: usize = 20;
+
+/// The answer of a gateway without peers to a question about one.
+pub(super) const WITHOUT_PEERS: &str =
+    "this gateway has no peers of IKE: they are in the file of `esplanade run --config FILE`";
+
 impl Gateway {
-    /// Answers with the status, once the ike process has reported its peers.
-    pub(in crate::run::main_loop) fn ask_status(&mut self, client: ClientId, as_table: bool) {
-        let asked = self.ike.as_mut().filter(|ike| ike.runs()).and_then(|ike| {
-            let token = ike.token();
-            let all = ike.reports.ask(Instant::now());
-            ike.send(ToIke::Report { token, all }).then_some(token)
-        });
-        match asked {
-            Some(token) => {
-                let wanted = AwaitedOutcome::Status { token, as_table };
-                self.wait_for(client, wanted, REPORT_TIMEOUT);
-            }
-            None => {
-                let answer = self.status_answer(false, as_table);
-                self.server.answer(client, &answer);
-            }
-        }
-    }
-
-    /// `is_reported`: whether the ike process has answered.
-    fn status_answer(&mut self, is_reported: bool, as_table: bool) -> Answer {
-        // Nothing in a status is a key.
-        memory::without_keys(|| match as_table {
-            true => Answer::Text(self.status_table(is_reported)),
-            false => Answer::Status(Box::new(self.status_with(is_reported))),
-        })
-    }
-
-    fn status_with(&mut self, is_reported: bool) -> Status {
-        let mut status = self.status();
-        status.ike = self.ike_status();
-        status.peers = self.peers(is_reported, &self.snapshot()).collect();
-        status
-    }
-
-    fn status_table(&mut self, is_reported: bool) -> String {
-        let mut status = self.summary();
-        status.ike = self.ike_status();
-        let (policies, snapshot) = (self.policies(), self.snapshot());
-        let policy = policies.iter().map(report::policy);
-        status.table_with(Parts {
-            peers: &mut self.peers(is_reported, &snapshot),
-            associations: (snapshot.sas().count(), &mut associations(&snapshot)),
-            policies: (policies.len(), &mut { policy }),
-        })
-    }
-
-    fn ike_status(&self) -> Option<IkeStatus> {
-        let ike = self.ike.as_ref().filter(|ike| ike.is_used());
-        ike.map(KeyExchange::status)
-    }
-
-    fn peers<'a>(
-        &'a self,
-        is_reported: bool,
-        snapshot: &'a Snapshot,
-    ) -> impl Iterator<Item = PeerStatus> + use<'a> {
-        let ike = self.ike.as_ref().filter(|ike| ike.is_used());
-        ike.into_iter().flat_map(move |ike| {
-            let configured = ike.configured.iter();
-            let names: Vec<_> = configured.map(|peer| &*peer.connection.name).collect();
-            let reports = is_reported.then_some(&ike.reports);
-            let each = peers_status(&names, reports, &ike.peers, snapshot, now());
-            each.map(move |peer| PeerStatus {
-                hooks: ike.hooks.status(&peer.name),
-                ..peer
-            })
-        })
-    }
-
     /// The story of the last negotiation.
     pub(in crate::run::main_loop) fn ask_why(&mut self, client: ClientId, name: &str) {
         if let Err(why) = self.check_peer(name) {
@@ -152,19 +83,12 @@ impl Gateway {
     }
 
     fn check_peer(&self, name: &str) -> Result<(), String> {
-        let ike = self.ike.as_ref().filter(|ike| ike.is_used()).ok_or(
-            "this gateway has no peers of IKE: they are in the file of `esplanade run --config FILE`",
-        )?;
-        let names: Vec<_> = ike
-            .configured
-            .iter()
-            .map(|peer| &*peer.connection.name)
-            .collect();
+        let ike = self.ike.as_ref().filter(|ike| ike.is_used());
+        let ike = ike.ok_or(WITHOUT_PEERS)?;
+        let names = ike.configured.iter();
+        let names: Vec<_> = names.map(|peer| &*peer.connection.name).collect();
         if !names.contains(&name) {
-            return Err(format!(
-                "there is no peer {name}: the peers are {}",
-                names.join(", ")
-            ));
+            return Err(no_such_peer(name, &names));
         }
         if !ike.runs() {
             return Err(ike
@@ -175,7 +99,7 @@ impl Gateway {
         Ok(())
     }
 
-    fn wait_for(&mut self, client: ClientId, wanted: AwaitedOutcome, time: Duration) {
+    pub(super) fn wait_for(&mut self, client: ClientId, wanted: AwaitedOutcome, time: Duration) {
         if let Some(ike) = &mut self.ike {
             let deadline = Instant::now() + time;
             ike.waiting.push(Waiting {
@@ -187,30 +111,13 @@ impl Gateway {
     }
 
     /// Those who wait and for whom `is_it` holds. They wait no longer.
-    fn take_waiting(&mut self, is_it: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+    pub(super) fn take_waiting(&mut self, is_it: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
         let Some(ike) = &mut self.ike else {
             return Vec::new();
         };
         ike.waiting
             .extract_if(.., |waiting| is_it(waiting))
             .collect()
-    }
-
-    pub(super) fn answer_report(&mut self, token: u64, is_all: bool, peers: Vec<PeerReport>) {
-        let Some(ike) = &mut self.ike else { return };
-        ike.reports.take(is_all, peers, Instant::now());
-        let table = |waiting: &Waiting| match waiting.wanted {
-            AwaitedOutcome::Status {
-                token: known,
-                as_table,
-            } if known == token => Some(as_table),
-            _ => None,
-        };
-        for waiting in self.take_waiting(|waiting| table(waiting).is_some()) {
-            let as_table = table(&waiting) == Some(true);
-            let answer = self.status_answer(true, as_table);
-            self.server.answer(waiting.client, &answer);
-        }
     }
 
     pub(super) fn answer_why(&mut self, token: u64, story: Option<&Story>) {
@@ -266,7 +173,7 @@ impl Gateway {
         let now = Instant::now();
         for waiting in self.take_waiting(|waiting| waiting.deadline <= now) {
             let answer = match &waiting.wanted {
-                AwaitedOutcome::Status { as_table, .. } => self.status_answer(false, *as_table),
+                AwaitedOutcome::Status { form, .. } => self.status_answer(false, form),
                 AwaitedOutcome::Why(_) => {
                     Answer::Refused("the key exchange process does not answer".to_owned())
                 }
@@ -284,5 +191,34 @@ impl Gateway {
             };
             self.server.answer(waiting.client, &answer);
         }
+    }
+}
+
+/// Why a name is refused, with the names that there are.
+pub(super) fn no_such_peer(name: &str, names: &[&str]) -> String {
+    let first: Vec<_> = names.iter().take(MAX_LISTED_NAMES).copied().collect();
+    let more = match names.len().saturating_sub(MAX_LISTED_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "there is no peer {name}: the peers are {}{more}",
+        first.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_name_is_named_beside_some_that_there_are() {
+        let refused = no_such_peer("offce", &["office", "branch"]);
+        assert_eq!(
+            refused,
+            "there is no peer offce: the peers are office, branch"
+        );
+        let many = ["peer"; MAX_LISTED_NAMES + 5];
+        assert!(no_such_peer("offce", &many).ends_with(", peer and 5 more"));
     }
 }
