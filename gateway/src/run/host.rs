@@ -135,6 +135,9 @@ impl Host {
             true => FirstSocket::Ike,
             false => FirstSocket::Esp,
         });
+        if sockets_are_open {
+            self.sockets.expect_peers();
+        }
     }
 
     /// Whether ESP has port 4500 already when the sockets of IKE are opened.

@@ -17,11 +17,13 @@ use ipsec::sa::Protocol;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The I/O of native ESP.
 pub(super) struct Native {
     wish: NativeIo,
+    /// What was found before it was needed: the I/O mode that passed its probe, and what the others failed at.
+    found: Option<(NativeIo, Vec<String>)>,
     /// The I/O mode that passed its probe, once it was needed.
     way: Option<NativeIo>,
     mark: u32,
@@ -53,6 +55,7 @@ impl Native {
             } else {
                 NativeIo::Raw
             },
+            found: None,
             way: None,
             mark: site.outside_mark(),
             raw: Vec::new(),
@@ -94,9 +97,34 @@ impl Native {
         Ok(Box::new(sink))
     }
 
+    /// Probes before the first association needs it, so that the main thread is not held up then. What does not work is
+    /// a warning once native ESP is used: a gateway may use UDP encapsulation alone.
+    pub(super) fn probe_early(&mut self) {
+        if self.way.is_none() && self.found.is_none() {
+            let faults: Arc<Mutex<Vec<String>>> = Arc::default();
+            let sink = Arc::clone(&faults);
+            let note: Warn = Arc::new(move |fault: &str| {
+                let mut known = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                known.push(fault.to_owned());
+            });
+            let way = packet::probe(self.wish, &note);
+            let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+            self.found = Some((way, std::mem::take(&mut *faults)));
+        }
+    }
+
     fn way(&mut self) -> NativeIo {
-        let chosen = || packet::probe(self.wish, &self.warn);
-        *self.way.get_or_insert_with(chosen)
+        if let Some(way) = self.way {
+            return way;
+        }
+        let way = match self.found.take() {
+            Some((way, faults)) => {
+                faults.iter().for_each(|fault| (self.warn)(fault));
+                way
+            }
+            None => packet::probe(self.wish, &self.warn),
+        };
+        *self.way.insert(way)
     }
 
     /// Opens and closes rings to match the associations, and returns those that are open. A ring that cannot be opened

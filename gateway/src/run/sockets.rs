@@ -1,6 +1,7 @@
 //! Which sockets the associations need, and the protected ends of the data plane made of them.
 
 mod moving;
+mod native_esp;
 mod to_kernel;
 
 use super::RunOptions;
@@ -8,8 +9,6 @@ use super::native::Native as NativeWays;
 use super::outer_network::OuterNetwork;
 use crate::handover::Need;
 use crate::routes::Site;
-use crate::routes::firewall::ring_bypass::Rings;
-use crate::routes::netlink::SimpleLink;
 use dataplane::io::raw::{self, NativeProtocol};
 use dataplane::io::socket_sets::{
     Adder, MAX_SOURCES, PollableSource, SelectiveSink, SinkSet, SourceSet,
@@ -309,22 +308,6 @@ impl Sockets {
         };
         let try_out = || udp::probe(family(v6), wish, &self.options);
         *self.trials.entry(v6).or_insert_with(try_out)
-    }
-
-    /// Opens and closes packet rings to match the associations, and returns those that are open; `None` without native
-    /// ESP.
-    pub(super) fn put_rings(
-        &mut self,
-        wanted: (BTreeMap<u32, SimpleLink>, BTreeSet<IpAddr>),
-    ) -> io::Result<Option<Rings>> {
-        let is_native = self
-            .bound
-            .keys()
-            .any(|need| matches!(need, Need::Esp { .. }));
-        if !is_native {
-            return Ok(None);
-        }
-        self.native.put_rings(wanted, &self.sources).map(Some)
     }
 
     /// The source and sink for the data plane, which can be taken once, and the waker for them.

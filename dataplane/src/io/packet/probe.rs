@@ -41,18 +41,36 @@ fn send_probe(native_io: NativeIo) -> io::Result<()> {
     let mut egress = Egress::open(native_io, device, SIZE)?;
     let packet = probe_packet(here);
     egress.send_one(&[0; ETHERNET_HEADER_BYTES - 2], &packet)?;
+    let came = arrives(&mut ring, &packet[2..]);
+    close_aside((ring, egress));
+    match came {
+        true => Ok(()),
+        false => Err(io::Error::other("a packet of the probe was lost")),
+    }
+}
+
+/// Whether a packet comes in time.
+fn arrives(ring: &mut Ring, packet: &[u8]) -> bool {
     let end = Instant::now() + PROBE_TIMEOUT;
     while Instant::now() < end {
         let mut came = false;
-        if ring.take(|bytes| {
-            came = bytes == &packet[2..];
+        let is_any = ring.take(|bytes| {
+            came = bytes == packet;
             true
-        }) && came
-        {
-            return Ok(());
+        });
+        if is_any && came {
+            return true;
         }
     }
-    Err(io::Error::other("a packet of the probe was lost"))
+    false
+}
+
+/// Closes what the probe has opened on a thread of its own: the kernel takes some milliseconds to free the ring, for
+/// which a running gateway does not wait. Without a thread it is closed here.
+fn close_aside(opened: (Ring, Egress)) {
+    let closing = std::thread::Builder::new().name("probe".to_owned());
+    // A thread that cannot be started drops what it was given.
+    drop(closing.spawn(move || drop(opened)));
 }
 
 /// The end of an Ethernet header, and an IPv4 header.
