@@ -202,6 +202,27 @@ mod tests {
     }
 
     #[test]
+    fn a_status_is_of_some_peers_or_complete_and_json_is_complete() {
+        let parse = |words: &[&str]| {
+            let line = ["esplanade", "status"].iter().chain(words);
+            Program::try_parse_from(line).map(drop)
+        };
+        for right in [
+            &[][..],
+            &["office", "branch"],
+            &["--all"],
+            &["--json"],
+            &["--all", "--json"],
+        ] {
+            assert!(parse(right).is_ok(), "{right:?}");
+        }
+        for wrong in [&["office", "--json"][..], &["office", "--all"]] {
+            let refused = parse(wrong).unwrap_err().to_string();
+            assert!(refused.contains("cannot be used with"), "{refused}");
+        }
+    }
+
+    #[test]
     fn lab_arguments_are_passed_on_untouched() {
         let line = [
             "esplanade",

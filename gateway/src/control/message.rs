@@ -223,5 +223,14 @@ mod tests {
             "\"status\""
         );
         assert!(serde_json::from_str::<Request>("\"reboot\"").is_err());
+        let Request::StatusText(question) =
+            serde_json::from_str("{\"status-text\": {\"peers\": [\"office\"]}}").unwrap()
+        else {
+            panic!("another request");
+        };
+        assert_eq!(
+            (question.all, &question.peers[..]),
+            (false, &["office".to_owned()][..])
+        );
     }
 }

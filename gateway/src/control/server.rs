@@ -152,10 +152,11 @@ impl Server {
         }
     }
 
-    /// Until when other work should wait, because a client is reading an answer that did not fit into its socket.
-    pub(crate) fn sends_until(&self) -> Option<Instant> {
+    /// Until when other work should wait, because a client is about to ask, or is reading an answer that did not fit
+    /// into its socket.
+    pub(crate) fn preferred_until(&self) -> Option<Instant> {
         let now = Instant::now();
-        let ends = self.clients.values().filter_map(Client::sends_until);
+        let ends = self.clients.values().filter_map(Client::preferred_until);
         ends.filter(|end| now < *end).max()
     }
 

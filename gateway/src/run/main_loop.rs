@@ -5,6 +5,7 @@ mod answers;
 mod changes;
 mod compare;
 mod end;
+mod hold;
 mod ike;
 mod kernel_plane;
 mod leave;
@@ -36,6 +37,7 @@ use crate::routes::monitor::Monitor;
 use crate::routes::record::Record;
 use dataplane::clock::now;
 use dataplane::{Hook, Notice};
+use hold::Hold;
 use ipsec::database::Snapshot;
 use ipsec::sa::SaId;
 use rustix::event::{EventfdFlags, eventfd};
@@ -218,19 +220,21 @@ impl Gateway {
     /// Whether to remove the rules at the end, and which client requested the end.
     fn serve_until_the_end(&mut self) -> Result<(bool, Option<ClientId>), Failure> {
         let mut next_tick = Instant::now() + Duration::from_secs(1);
+        let mut hold = Hold::default();
         loop {
-            // While a client reads its answer, rounds of IKE wait for a moment.
-            let sends_until = self.server.sends_until();
+            // While a client is about to ask, or reads its answer, rounds of IKE wait for a moment.
+            let held_until = hold.end(self.server.preferred_until(), Instant::now());
             let ike_due = self
                 .ike_due()
-                .map(|at| Some(at).max(sends_until).unwrap_or(at));
+                .map(|at| Some(at).max(held_until).unwrap_or(at));
             let due = self.removals.due().into_iter().chain(ike_due);
+            let due = due.chain(held_until);
             let next = due.chain([next_tick]).min().unwrap_or(next_tick);
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
             others.extend(self.monitor.fds());
             others.extend(self.kernel_notices.iter().map(KernelNotices::fd));
-            let ike = self.ike.iter().filter(|_| sends_until.is_none());
+            let ike = self.ike.iter().filter(|_| held_until.is_none());
             others.extend(ike.flat_map(KeyExchange::descriptors));
             let received = self.server.wait(&others, time).map_err(Failure::new)?;
             match self.signals.take() {
@@ -255,8 +259,10 @@ impl Gateway {
             if let Some(end) = end {
                 return Ok(end);
             }
-            if self.server.sends_until().is_none() {
+            let preferred_until = self.server.preferred_until();
+            if hold.end(preferred_until, Instant::now()).is_none() {
                 self.hear_ike();
+                hold.round_done();
             }
             self.handle_notices()?;
             self.handle_kernel_notices();

@@ -11,9 +11,9 @@ use zeroize::{Zeroize, Zeroizing};
 /// time starts anew: while the gateway is busy with a change, it does not send the rest of a large answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client that reads an answer in parts has the gateway's main thread to itself, so that each part follows
-/// at once.
-const MAX_SENDING_TIME: Duration = Duration::from_millis(20);
+/// How long a client has the gateway's main thread to itself: from when it connects until its request has come, and
+/// while it reads an answer in parts, so that each part follows at once.
+const MAX_PREFERRED_TIME: Duration = Duration::from_millis(20);
 
 /// A connection. It serves one request; a listener stays for events.
 pub(super) struct Client {
@@ -22,6 +22,7 @@ pub(super) struct Client {
     outgoing: Zeroizing<Vec<u8>>,
     written: usize,
     pub deadline: Option<Instant>,
+    connected_at: Instant,
     /// When the answer was made.
     answered_at: Option<Instant>,
     asked: bool,
@@ -32,12 +33,14 @@ pub(super) struct Client {
 impl Client {
     /// A client that has sent no request yet.
     pub(super) fn new(stream: UnixStream) -> Self {
+        let now = Instant::now();
         Self {
             stream,
             incoming: Zeroizing::default(),
             outgoing: Zeroizing::default(),
             written: 0,
-            deadline: Some(Instant::now() + CLIENT_TIMEOUT),
+            deadline: Some(now + CLIENT_TIMEOUT),
+            connected_at: now,
             answered_at: None,
             asked: false,
             listens: false,
@@ -50,12 +53,15 @@ impl Client {
         self.written < self.outgoing.len()
     }
 
-    /// Until when it should have the rest of its answer before other work goes on.
-    pub(super) fn sends_until(&self) -> Option<Instant> {
+    /// Until when it should have asked, or have the rest of its answer, before other work goes on. One that waits for
+    /// what other work brings holds nothing back.
+    pub(super) fn preferred_until(&self) -> Option<Instant> {
         let reads = self.has_to_say() && !self.listens;
-        self.answered_at
-            .filter(|_| reads)
-            .map(|at| at + MAX_SENDING_TIME)
+        let since = match self.asked {
+            false => Some(self.connected_at),
+            true => self.answered_at.filter(|_| reads),
+        };
+        since.map(|at| at + MAX_PREFERRED_TIME)
     }
 
     /// Reads what has arrived; returns the request once its line is complete. A connection carries one request.

@@ -156,6 +156,34 @@ fn a_client_that_takes_a_large_answer_in_parts_gets_all_of_it() {
     }
 }
 
+/// How many clients other work waits for.
+fn preferred(server: &Server) -> usize {
+    let clients = server.clients.values();
+    clients.filter_map(Client::preferred_until).count()
+}
+
+#[test]
+fn other_work_waits_for_a_client_until_it_has_asked_and_not_for_what_other_work_brings() {
+    let folder = Place::new("asking");
+    let mut server = bind(&folder).unwrap();
+    let mut client = UnixStream::connect(folder.socket()).unwrap();
+    server.wait(&[], Duration::from_secs(5)).unwrap();
+    assert_eq!(preferred(&server), 1);
+    let until = server.preferred_until();
+    assert!(until.is_none_or(|end| end <= Instant::now() + Duration::from_millis(20)));
+    client.write_all(b"\"status-").unwrap();
+    server.wait(&[], Duration::from_secs(5)).unwrap();
+    assert_eq!(preferred(&server), 1);
+    client.write_all(b"table\"\n").unwrap();
+    let received = server.wait(&[], Duration::from_secs(5)).unwrap();
+    assert_eq!((received.requests.len(), preferred(&server)), (1, 0));
+    std::thread::sleep(Duration::from_millis(25));
+    let _silent = UnixStream::connect(folder.socket()).unwrap();
+    server.wait(&[], Duration::from_secs(5)).unwrap();
+    std::thread::sleep(Duration::from_millis(25));
+    assert_eq!(server.preferred_until(), None, "one that never asks");
+}
+
 #[test]
 fn other_work_waits_for_an_answer_that_is_read_in_parts_and_for_no_listener() {
     let folder = Place::new("sending");
@@ -164,30 +192,26 @@ fn other_work_waits_for_an_answer_that_is_read_in_parts_and_for_no_listener() {
     let mut listener = UnixStream::connect(folder.socket()).unwrap();
     reader.write_all(b"\"status-table\"\n").unwrap();
     listener.write_all(b"\"events\"\n").unwrap();
-    let sending = |server: &Server| {
-        let clients = server.clients.values();
-        clients.filter_map(Client::sends_until).count()
-    };
     let mut asked = Vec::new();
     while asked.len() < 2 {
         asked.extend(server.wait(&[], Duration::from_secs(5)).unwrap().requests);
     }
     let text = "4000 policies".repeat(200_000);
     for (id, request) in asked {
-        assert_eq!(sending(&server), 0);
+        assert_eq!(preferred(&server), 0);
         match request {
             Request::Events => server.listen(id),
             _ => continue,
         }
         server.publish(&Answer::Refused(text.clone()));
     }
-    assert_eq!(sending(&server), 0);
+    assert_eq!(preferred(&server), 0);
     let id = ClientId(1);
     server.answer(id, &Answer::Text(text.clone()));
-    assert_eq!(sending(&server), 1);
+    assert_eq!(preferred(&server), 1);
     reader.set_nonblocking(true).unwrap();
     let (mut taken, mut part) = (0, vec![0; 1 << 16]);
-    while sending(&server) > 0 {
+    while preferred(&server) > 0 {
         while let Ok(count @ 1..) = reader.read(&mut part) {
             taken += count;
         }

@@ -1,7 +1,10 @@
 use super::*;
 use crate::plane::{Plane, Recorder};
+use crate::run::ike::brief_peers;
+use crate::run::ike::states::States;
+use crate::status::BriefState;
 use ikev2::connection::{Child as Configured, ChildLifetime, LocalProof, RemoteProof, Traffic};
-use ikev2::endpoint::Outbound;
+use ikev2::endpoint::{Outbound, PeerState, StateChange};
 use ikev2::identity::{Identity, Pattern};
 use ikev2::message::payload::{AddressRange, Protocol as IkeProtocol};
 use ipsec::algorithm::Encryption;
@@ -10,6 +13,7 @@ use ipsec::database::{Database, Decision, Snapshot};
 use ipsec::packet::Outline;
 use ipsec::policy::{Action, Level};
 use ipsec::suite::{Secret, Suite};
+use std::time::Instant;
 
 fn range(first: &str, last: &str) -> Traffic {
     Traffic::of(AddressRange::new(first.parse().unwrap(), last.parse().unwrap()).unwrap())
@@ -340,6 +344,55 @@ fn orphans_carry_on_until_a_new_pair_of_the_same_identity_takes_their_place() {
     assert!(host.peers.stands_by(ChildId(1)));
     host.remove("office", 1);
     assert_eq!(host.carrier(), Some(0x2002));
+}
+
+/// The name and state of each peer of a summary, and why it is not up.
+fn brief(host: &Host, states: &States) -> Vec<(String, BriefState, Option<String>)> {
+    let peers = brief_peers(&["office", "branch"], states, &host.peers);
+    let peers = peers.map(|peer| (peer.name.to_owned(), peer.state, peer.why));
+    peers.collect()
+}
+
+#[test]
+fn a_summary_joins_what_ike_has_told_with_what_is_installed() {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.close(&Connection {
+        children: Vec::new(),
+        ..connection("branch")
+    });
+    let mut states = States::default();
+    let is = |host: &Host, states: &States, number: usize| {
+        let (name, state, why) = brief(host, states).swap_remove(number);
+        assert_eq!(name, ["office", "branch"][number]);
+        (state, why.unwrap_or_default())
+    };
+    let (state, why) = is(&host, &states, 0);
+    assert_eq!(state, BriefState::Down);
+    assert!(why.contains("has not told its state"), "{why}");
+    let told = |connection: &str, state| StateChange {
+        connection: connection.to_owned(),
+        state,
+    };
+    let connecting = PeerState::Connecting {
+        remote: "192.0.2.2:500".parse().unwrap(),
+        step: "IKE_SA_INIT: no answer yet".to_owned(),
+        last_failure: Some("no proposal fits".to_owned()),
+    };
+    let changes = vec![told("office", PeerState::Up), told("branch", connecting)];
+    states.take(changes, Instant::now());
+    assert_eq!(is(&host, &states, 0).0, BriefState::UpWithoutChild);
+    let why = "IKE_SA_INIT: no answer yet, 192.0.2.2:500; the last attempt: no proposal fits";
+    assert_eq!(
+        is(&host, &states, 1),
+        (BriefState::Connecting, why.to_owned())
+    );
+    host.install(&child(1, "office"));
+    assert_eq!(is(&host, &states, 0), (BriefState::Up, String::new()));
+    // The processes of key exchange are lost, and what they told with them.
+    host.peers.orphan();
+    assert_eq!(is(&host, &States::default(), 0).0, BriefState::Orphaned);
+    assert_eq!(is(&host, &States::default(), 1).0, BriefState::Down);
 }
 
 #[test]
