@@ -10,8 +10,8 @@ from network.expect import expect
 from network.sites import AES_GCM, setkey_text
 from network.timeout import slowed
 from network.wire import ESP, UDP
-from planes import (STAND_IN, PlaneSites, canaries, carried, no_faults, says_its_plane, secret, seen_without_a_tunnel,
-                    states, words)
+from planes import (STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
+                    seen_without_a_tunnel, states, words)
 from policies import Events
 from refusing import spread, with_option
 from restart import IIV
@@ -70,6 +70,7 @@ def moved_under_traffic(other, families=(4, 6), suite=CBC, more=(), udp=False):
             left, _ = (sites.start(name, keyed(name, suite, udp=udp)) for name in ("left", "right"))
             carried(sites, pairs, wire, (UDP,) if udp else (ESP,))
             events = Events(left)
+            known = faults(sites)
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in families[:1] for back in (False, True)]
             transfers = Transfers(pairs[-1])
@@ -87,7 +88,7 @@ def moved_under_traffic(other, families=(4, 6), suite=CBC, more=(), udp=False):
             secret(wire.settle())
             expect((lost, doubled, reordered) == (0, 0, 0),
                    f"of {sent} lost {lost}, twice {doubled}, reordered {reordered}\n{words(sites)}")
-            no_faults(sites)
+            no_faults(sites, known)
             if not STAND_IN:
                 told = [event for event in events.all() if event["event"] == "plane-moved"]
                 expect(len(told) == MOVES and told[0]["to"] == "kernel" and told[0]["associations"] == 2, f"{told}")
