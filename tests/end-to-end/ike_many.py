@@ -135,7 +135,7 @@ def few_entries_are_listed_as_ever():
         expect(re.sub(r"\d+", "N", told) == re.sub(r"\d+", "N", left.ask("status", "--all")), "--all differs")
 
 
-def a_summary_waits_for_nobody_and_says_that_key_exchange_is_silent():
+def a_summary_while_key_exchange_does_not_answer():
     with many(PEERS) as (left, _):
         wait_for(lambda: "IKE: the key exchange process answered" in left.ask("status"), "its age is not told", left)
         process = ike_processes(left)[0]
@@ -155,9 +155,9 @@ def a_summary_waits_for_nobody_and_says_that_key_exchange_is_silent():
         wait_for(lambda: "IKE: the key exchange process answered" in left.ask("status"), "it is still silent", left)
         os.kill(process, signal.SIGKILL)
         wait_for(lambda: re.search(r"^peers: .*· \d+ orphaned", left.ask("status"), re.MULTILINE)
-                 or left.status()["ike"]["starts"] > 1, "nobody notices its death", left)
+                 or left.status()["ike"]["starts"] > 1, "its death is not noticed", left)
         wait_for(lambda: f"· {PEERS} up" in line_of(left.ask("status"), "peers: "), "they do not come up again", left)
-        return f"a summary took at most {slowest:.2f} s while nobody answered"
+        return f"a summary took at most {slowest:.2f} s while key exchange did not answer"
 
 
 CASES = {
@@ -166,6 +166,6 @@ CASES = {
     "status NAME shows these peers with their associations, and a wrong name is named":
         single_peers_are_shown_with_their_associations,
     "status of few peers is the table": few_entries_are_listed_as_ever,
-    "a summary waits for nobody, and says when key exchange has not answered":
-        a_summary_waits_for_nobody_and_says_that_key_exchange_is_silent,
+    "a summary is given while key exchange does not answer, and says so":
+        a_summary_while_key_exchange_does_not_answer,
 }

@@ -9,6 +9,7 @@ from fail_closed import STATE
 from ike import NAMES, Keyed
 from ike_routes import has_device, routes, sent_into, within, write
 from ike_routes import peer as table
+from keyed import rekeys_lose_nothing
 from live_change import Stream
 from network.expect import expect
 from network.gateway import GatewayError
@@ -227,8 +228,19 @@ def start_both(sites, make=peer):
     return left, right
 
 
+def down_and_up(sites, pairs, wire):
+    left, right = (sites.gateways[name] for name in NAMES)
+    left.ask("down", "site")
+    left.wait("down")
+    closed(sites, pairs, wire)
+    left.ask("up", "site")
+    for each in (left, right):
+        each.wait("up")
+    carried(sites, pairs, wire, (ESP, UDP))
+
+
 def networks_of_a_peer(left_plane, right_plane):
-    """`mode = "route"`: closed before the peer is up, open while it is, closed after `down` and after a kill."""
+    """`mode = "route"`: closed before the peer is up, open while it is, closed after `down` and after a stop."""
     def test():
         with PlaneSites("de", left_plane, right_plane) as sites:
             pairs = sites.pairs()
@@ -245,13 +257,7 @@ def networks_of_a_peer(left_plane, right_plane):
             carried(sites, pairs, wire, (ESP, UDP))
             expect(sent_into(sites.left, "ike-site") - before >= 6, "pings did not pass the device")
             counted_by_the_kernel(sites, ["esp"])
-            left.ask("down", "site")
-            left.wait("down")
-            closed(sites, pairs, wire)
-            left.ask("up", "site")
-            for each in (left, right):
-                each.wait("up")
-            carried(sites, pairs, wire, (ESP, UDP))
+            down_and_up(sites, pairs, wire)
             left.stop(signal.SIGTERM)
             closed(sites, pairs, wire)
             left.ask("down")
@@ -264,21 +270,18 @@ def rekeyed(left_plane, right_plane):
         with PlaneSites("de", left_plane, right_plane) as sites:
             gateways = start_both(sites)
             expect(sites.ping() == 3, f"no ping through the device: {words(sites)}")
-            streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
-            for gateway in gateways:
-                gateway.ask("rekey", "site")
-                time.sleep(slowed(0.5))
-                gateway.ask("rekey", "site", "--ike")
-                time.sleep(slowed(0.5))
-            sent, lost, _ = ended(streams)
-            doubled = sum(stream.duplicated() for stream in streams)
-            expect((lost, doubled) == (0, 0), f"of {sent} lost {lost}, twice {doubled}\n{words(sites)}")
-            return f"{sent} datagrams, lost 0"
+            return rekeys_lose_nothing(sites, gateways)
     return test
 
 
 def two_peers(name):
     return peer(name, "four", families=(4,)) + peer(name, "six", families=(6,), outer=6)
+
+
+def reload_each(sites, names, make):
+    for name in names:
+        write(sites.gateways[name], make(name))
+        sites.gateways[name].ask("reload")
 
 
 def a_device_for_each_peer():
@@ -288,13 +291,9 @@ def a_device_for_each_peer():
             expect(routes(sites.left, device) == [NETS[family][1]], f"the routes into {device}")
             expect(sites.ping(family, count=3) == 3, f"no ping, IPv{family}: {words(sites)}")
         stream = Stream(sites, pace=PACE)
-        for gateway, name in ((left, "left"), (right, "right")):
-            write(gateway, peer(name, "four", families=(4,)))
-            gateway.ask("reload")
+        reload_each(sites, NAMES, lambda name: peer(name, "four", families=(4,)))
         within(lambda: not has_device(sites.left, "ike-six"), "the device of a peer that is gone stays")
-        for gateway, name in ((right, "right"), (left, "left")):
-            write(gateway, two_peers(name))
-            gateway.ask("reload")
+        reload_each(sites, NAMES[::-1], two_peers)
         for gateway in (left, right):
             gateway.wait("up", "six")
         expect(sites.ping(6) == 3, f"no ping through the device of a reload: {words(sites)}")
@@ -307,18 +306,12 @@ def routes_of_your_own():
     with PlaneSites("de") as sites:
         pairs = sites.pairs()
         wire = seen_without_a_tunnel(sites, pairs)
-        left, right = start_both(sites, lambda name: table(name, more='routes = "none"', wide=True))
+        start_both(sites, lambda name: table(name, more='routes = "none"', wide=True))
         expect(not routes(sites.left, "ike-site"), "there are routes")
         expect(sites.ping(4) == 3, "the host's own routes do not count any more")
         lead(sites, "ike-site")
         carried(sites, pairs, wire, (ESP, UDP))
-        left.ask("down", "site")
-        left.wait("down")
-        closed(sites, pairs, wire)
-        left.ask("up", "site")
-        for each in (left, right):
-            each.wait("up")
-        carried(sites, pairs, wire, (ESP, UDP))
+        down_and_up(sites, pairs, wire)
 
 
 GONE = ["ip link del ike-site", "ip link set ike-site down", "ip route flush table 4500"]

@@ -74,20 +74,25 @@ def rekeyed(left, right):
         with PlaneSites("ke", left, right) as sites:
             gateways = start_both(sites)
             expect(sites.ping() == 3, f"no ping through the tunnel: {words(sites)}")
-            streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
-            before = gateways[0].peer()["children"][0]["inbound_spi"]
-            for gateway in gateways:
-                gateway.ask("rekey", "site")
-                time.sleep(slowed(0.5))
-                gateway.ask("rekey", "site", "--ike")
-                time.sleep(slowed(0.5))
-            sent, lost, _ = ended(streams)
-            expect(gateways[0].peer()["children"][-1]["inbound_spi"] != before, "the keys are the old ones")
-            doubled = sum(stream.duplicated() for stream in streams)
-            expect((lost, doubled) == (0, 0), f"of {sent} lost {lost}, twice {doubled}\n{words(sites)}")
-            counted_by_the_kernel(sites, ["esp"])
-            return f"2 rekeys of the child, 2 of the IKE SA, {sent} datagrams, lost 0"
+            return rekeys_lose_nothing(sites, gateways)
     return test
+
+
+def rekeys_lose_nothing(sites, gateways):
+    """Each gateway rekeys its child SA and its IKE SA under traffic."""
+    streams = [Stream(sites, back=back, pace=PACE) for back in (False, True)]
+    before = gateways[0].peer()["children"][0]["inbound_spi"]
+    for gateway in gateways:
+        gateway.ask("rekey", "site")
+        time.sleep(slowed(0.5))
+        gateway.ask("rekey", "site", "--ike")
+        time.sleep(slowed(0.5))
+    sent, lost, _ = ended(streams)
+    expect(gateways[0].peer()["children"][-1]["inbound_spi"] != before, "the keys are the old ones")
+    doubled = sum(stream.duplicated() for stream in streams)
+    expect((lost, doubled) == (0, 0), f"of {sent} lost {lost}, twice {doubled}\n{words(sites)}")
+    counted_by_the_kernel(sites, ["esp"])
+    return f"2 rekeys of the child, 2 of the IKE SA, {sent} datagrams, lost 0"
 
 
 def a_dead_peer(left, right):

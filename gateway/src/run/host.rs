@@ -269,11 +269,6 @@ impl Host {
         crossing::sum(now, self.carried_before)
     }
 
-    /// The number of one of the devices beside the first.
-    pub(super) fn device_number(&self, name: &str) -> Option<u32> {
-        self.devices.number(name)
-    }
-
     /// The name of a device with associations of its own.
     pub(super) fn device_name(&self, number: u32) -> Option<String> {
         self.devices.name(number)
@@ -364,7 +359,8 @@ impl Kernel for Host {
         self.plaintext.know_addresses(self.installed.netlink())?;
         self.sockets.bind(&needs)?;
         if let Some(plane) = &mut self.kernel_plane {
-            plane.put(snapshot, &self.local, self.devices.names())?;
+            let devices = self.devices.names();
+            plane.databases.put(snapshot, &self.local, devices)?;
         } else {
             self.put_rings(snapshot)?;
         }
@@ -379,7 +375,7 @@ impl Kernel for Host {
             self.installed.enforce(plan)
         })?;
         if let Some(plane) = &mut self.kernel_plane {
-            plane.remove_others(snapshot)?;
+            plane.databases.remove_others(snapshot)?;
         }
         self.remove_left_in_kernel()?;
         // The new plan is in force, so this error is only a warning; the next check of addresses tries again.

@@ -53,6 +53,8 @@ pub(crate) struct KernelDatabases {
     local: Vec<IpAddr>,
     /// Names of the devices that existed at the last `put`.
     devices: Vec<Arc<str>>,
+    /// Names of the policies of the last `put`.
+    wanted: HashSet<PolicyName>,
 }
 
 /// An association that the kernel carries.
@@ -94,6 +96,7 @@ impl KernelDatabases {
             carried: Carried::default(),
             local: Vec::new(),
             devices: Vec::new(),
+            wanted: HashSet::new(),
         })
     }
 
@@ -121,22 +124,19 @@ impl KernelDatabases {
         for sa in snapshot.sas() {
             self.put_sa(sa)?;
         }
-        let policies = by_device::policies(snapshot, &self.local, &self.devices);
+        let (policies, names) = by_device::policies(snapshot, &self.local, &self.devices);
+        self.wanted = names;
         policies
             .iter()
             .try_for_each(|policy| self.put_policy(policy))
     }
 
-    /// Removes what is this gateway's and not in the snapshot: policies first, so that none is left that no association
-    /// can satisfy while its traffic is allowed to pass.
+    /// Removes what is this gateway's and not in the snapshot of the last `put`: policies first, so that none is left
+    /// that no association can satisfy while its traffic is allowed to pass.
     pub(crate) fn remove_others(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let policies = by_device::policies(snapshot, &self.local, &self.devices);
-        let wanted: HashSet<_> = policies
-            .iter()
-            .map(|policy| PolicyName::of(policy))
-            .collect();
-        let names: Vec<_> = self.policies.keys().copied().collect();
-        for name in names.into_iter().filter(|name| !wanted.contains(name)) {
+        let names = self.policies.keys().copied();
+        let others: Vec<_> = names.filter(|name| !self.wanted.contains(name)).collect();
+        for name in others {
             self.remove_policy(name)?;
         }
         self.remove_left()?;

@@ -39,6 +39,11 @@ impl Host {
         self.kernel_plane.as_ref()?.databases.policy_of_index(index)
     }
 
+    /// The number of the XFRM interface of this name.
+    pub(in crate::run) fn device_number(&self, name: &str) -> Option<u32> {
+        self.devices.number(name)
+    }
+
     /// The association that a notification of the kernel names.
     pub(in crate::run) fn kernels_sa(&self, id: &SaId) -> Option<Arc<Sa>> {
         self.kernel_plane.as_ref()?.databases.sa(id).cloned()

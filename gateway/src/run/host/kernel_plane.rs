@@ -5,10 +5,6 @@ use crate::plane::{Carried, KernelDatabases, Statistics};
 use crate::routes::Site;
 use dataplane::Totals;
 use dataplane::counters::PacketCounts;
-use ipsec::database::Snapshot;
-use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// The kernel's SAD and SPD, and its counters.
@@ -34,27 +30,6 @@ impl KernelPlane {
     /// Drops of packets without an association count from now on.
     pub(super) fn count_drops_from_now(&mut self) {
         self.statistics = Statistics::open().ok();
-    }
-
-    pub(super) fn put(
-        &mut self,
-        snapshot: &Snapshot,
-        local: &[IpAddr],
-        devices: Vec<Arc<str>>,
-    ) -> io::Result<()> {
-        self.databases.put(snapshot, local, devices)
-    }
-
-    pub(super) fn remove_others(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        self.databases.remove_others(snapshot)
-    }
-
-    pub(super) fn missing(&mut self) -> io::Result<Vec<String>> {
-        self.databases.missing()
-    }
-
-    pub(super) fn restore(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        self.databases.restore(snapshot)
     }
 
     pub(super) fn totals(&self) -> Totals {

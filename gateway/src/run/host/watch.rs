@@ -14,7 +14,7 @@ impl Host {
         words.extend(self.plaintext.missing(netlink)?);
         words.extend(self.devices.missing(netlink)?);
         if let Some(plane) = &mut self.kernel_plane {
-            words.extend(plane.missing()?);
+            words.extend(plane.databases.missing()?);
         }
         if self.lacks_ipv6() {
             words.push(format!("IPv6 of {} switched off", self.tun()));
@@ -35,7 +35,7 @@ impl Host {
         };
         let steering = self.installed.restore();
         let kernel = match (&mut self.kernel_plane, self.databases.get()) {
-            (Some(plane), Some(databases)) => plane.restore(&databases.load()),
+            (Some(plane), Some(databases)) => plane.databases.restore(&databases.load()),
             _ => Ok(()),
         };
         let barriers = barriers.and(kernel);

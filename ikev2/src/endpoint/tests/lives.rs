@@ -344,7 +344,7 @@ fn each_new_time_of_the_next_attempt_is_told_and_a_removed_connection_is_not() {
     pair.left.configure(vec![left.clone()], pair.now);
     assert_eq!(state_changes(&mut pair).len(), 1);
     let mut nexts = Vec::new();
-    // Nobody answers.
+    // The peer does not answer.
     while nexts.len() < 2 {
         let until = pair.now + Duration::from_secs(1);
         pair.run_until(until, &mut |_| None);
@@ -365,7 +365,7 @@ fn each_new_time_of_the_next_attempt_is_told_and_a_removed_connection_is_not() {
 #[test]
 fn a_report_of_some_names_leaves_out_others_and_unknown_ones() {
     let pair = up();
-    let names = ["nobody", "peer"].map(str::to_owned);
+    let names = ["not-configured", "peer"].map(str::to_owned);
     let reports = pair.left.endpoint.report_named(&names, pair.now);
     assert_eq!(reports, pair.left.endpoint.report(pair.now));
     assert_eq!(pair.left.endpoint.report_named(&names[..1], pair.now), []);

@@ -13,6 +13,7 @@
 mod entries;
 mod inbound;
 
+use super::super::policy::PolicyName;
 use entries::{acquiring, closed, everything, opened};
 use ipsec::database::{Interface, Snapshot};
 use ipsec::policy::{Direction, Policy};
@@ -22,12 +23,13 @@ use std::sync::Arc;
 
 const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
 
-/// Every policy, of each name once. `local` are this host's addresses, `devices` the names of those that exist.
+/// Every policy, of each name once, and these names. `local` are this host's addresses, `devices` the names of those
+/// that exist.
 pub(super) fn policies(
     snapshot: &Snapshot,
     local: &[IpAddr],
     devices: &[Arc<str>],
-) -> Vec<Arc<Policy>> {
+) -> (Vec<Arc<Policy>>, HashSet<PolicyName>) {
     let mut policies = Vec::new();
     for interface in snapshot.interfaces() {
         outbound(snapshot, interface, &mut policies);
@@ -40,18 +42,16 @@ pub(super) fn policies(
             None => Arc::clone(policy),
         }));
     }
-    let (following, others): (Vec<_>, Vec<_>) = snapshot
-        .interfaces()
-        .iter()
-        .partition(|interface| interface.follows_policies);
-    let is_following = |name: &Arc<str>| following.iter().any(|known| known.name == *name);
+    let interfaces = snapshot.interfaces().iter();
+    let (following, others): (Vec<_>, Vec<_>) =
+        interfaces.partition(|interface| interface.follows_policies);
+    let following: HashSet<_> = following.into_iter().map(|known| &known.name).collect();
     let others = others.into_iter().map(|interface| &interface.name);
-    let all = others.chain(devices.iter().filter(|name| !is_following(name)));
+    let all = others.chain(devices.iter().filter(|name| !following.contains(name)));
     policies.extend(all.flat_map(acquiring));
     let mut names = HashSet::new();
-    policies
-        .retain(|policy| names.insert((policy.selector, policy.direction, policy.device.clone())));
-    policies
+    policies.retain(|policy| names.insert(PolicyName::of(policy)));
+    (policies, names)
 }
 
 /// Of several associations for the same packets the kernel takes the youngest; if they have different ends, the first

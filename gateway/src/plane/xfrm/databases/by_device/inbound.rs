@@ -103,8 +103,8 @@ fn any_peer(policy: &mut Policy) {
     if let Action::Protect(templates) = &mut policy.action {
         for template in templates {
             let near = template.endpoints.map(|(_, near)| near);
-            let (near, nobody) = no_ends(near, policy.selector.source.address);
-            template.endpoints = Some((nobody, near));
+            let (near, unspecified) = no_ends(near, policy.selector.source.address);
+            template.endpoints = Some((unspecified, near));
             template.level = Level::Require;
         }
     }

@@ -76,7 +76,7 @@ fn of(each: &[Command], kept: Option<bool>, devices: &[&str]) -> Vec<Arc<Policy>
     database.keep_interfaces(kept.as_slice());
     database.apply(each, 0, &mut || 0).unwrap();
     let devices: Vec<Arc<str>> = devices.iter().map(|name| (*name).into()).collect();
-    policies(&database.snapshot(), &local, &devices)
+    policies(&database.snapshot(), &local, &devices).0
 }
 
 /// `out 10.1.0.0/16 10.2.0.0/16 192.0.2.2`: direction, selector, and where it leads to; by falling priority in each
