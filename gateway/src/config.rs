@@ -15,6 +15,7 @@ mod checked;
 mod difference;
 mod files;
 mod findings;
+mod fingerprint;
 mod gateway_options;
 mod hooks;
 mod keys;

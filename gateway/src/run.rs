@@ -53,7 +53,6 @@ use crate::random::system_random;
 use crate::routes::Site;
 use crate::routes::record::{Record, inherit};
 use crate::state;
-use dataplane::io::udp::FirstSocket;
 use dataplane::pipeline::cpu_time;
 use dataplane::pipeline::priority::Priority;
 use dataplane::pipeline::wake::Wake;
@@ -121,7 +120,7 @@ fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
     })
 }
 
-fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
+fn begin(prepared: Prepared, mut inheritance: Inheritance) -> Result<(), Failure> {
     let Prepared {
         options,
         peers,
@@ -145,7 +144,8 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
         native::Native::check(options)?;
     }
     let outside = outer_network::OuterNetwork::of(options, &warnings.warn())?;
-    let ike = key_exchange(options, &site, &outside, peers, &warnings)?;
+    inheritance.keep_only_of(&outer_network::requested(options));
+    let ike = key_exchange(options, &site, &outside, peers, &mut inheritance, &warnings)?;
     let numbers = state::open(
         &state::Wanted {
             folder: state_folder(options).as_deref(),
@@ -192,12 +192,14 @@ fn begin(prepared: Prepared, inheritance: Inheritance) -> Result<(), Failure> {
         .serve()
 }
 
-/// What negotiates keys, for a gateway with a configuration; a reload can bring its first peer.
+/// What negotiates keys, for a gateway with a configuration; a reload can bring its first peer. It takes its part of
+/// the inheritance.
 fn key_exchange(
     options: &RunOptions,
     site: &Site,
     outside: &outer_network::OuterNetwork,
     peers: Option<Vec<ConfiguredPeer>>,
+    inheritance: &mut Inheritance,
     warnings: &Warnings,
 ) -> Result<Option<KeyExchange>, Failure> {
     let Some(peers) = peers else {
@@ -216,11 +218,16 @@ fn key_exchange(
         no_privilege_drop: options.no_privilege_drop,
         warn: warnings.warn(),
     })?;
-    if !peers.is_empty() {
-        processes.open_sockets(|_| FirstSocket::Ike)?;
+    let (sockets, passed) = inheritance.take_key_exchange(!peers.is_empty());
+    if !sockets.is_empty() {
+        processes.take_over(sockets);
+    } else if !peers.is_empty() {
+        processes.open_sockets(|family| inheritance.first_socket(family))?;
     }
     let key_log = options.key_log.as_deref().map(KeyLog::open).transpose()?;
-    Ok(Some(KeyExchange::new(processes, peers, key_log, hooks)))
+    Ok(Some(KeyExchange::new(
+        processes, peers, key_log, hooks, passed,
+    )))
 }
 
 /// A gateway without a TUN device has none for a peer either.

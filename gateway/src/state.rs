@@ -26,6 +26,7 @@ mod store;
 mod threads;
 
 pub(crate) use boot_record::BootRecord;
+pub(crate) use key_fingerprint::keyed_hash;
 pub(crate) use open::{Wanted, open, remove_recent};
 
 use crate::memory;

@@ -309,26 +309,33 @@ def of_one_family(side, family, more=""):
     return "\n".join(networks_of(family, side) if line.startswith("networks") else line for line in lines) + "\n"
 
 
+def start_by_hand(sites, name, setkey, peers=""):
+    """A gateway by `--config` whose file names one of setkey."""
+    gateway = Keyed(getattr(sites, name), f'[gateway]\nsetkey = "hand.setkey"\n{peers}', started=False)
+    with open(f"{gateway.folder}/hand.setkey", "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(setkey)
+    sites.gateways[name] = gateway
+    return gateway.start().ready()
+
+
+def bring_first_peer(sites):
+    """The peer of both gateways comes by a reload."""
+    for name, more in (("right", 'start = "wait"\n'), ("left", "")):
+        with open(sites.gateways[name].setkey, "a") as file:
+            file.write(of_one_family(name, 4, 'encapsulation = "force"\n' + more))
+        sites.gateways[name].ask("reload")
+
+
 def the_first_peer_comes_by_reload():
     """A tunnel by hand has UDP port 4500 already; the peer's shares it."""
     with Sites("ik") as sites:
-        gateways = []
-        for name in NAMES:
-            gateway = Keyed(getattr(sites, name), '[gateway]\nsetkey = "hand.setkey"\n', started=False)
-            with open(f"{gateway.folder}/hand.setkey", "w") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(setkey_text(name, inner=(6,)))
-            sites.gateways[name] = gateway
-            gateways.append(gateway.start().ready())
-        left, right = gateways
+        left, right = (start_by_hand(sites, name, setkey_text(name, inner=(6,))) for name in NAMES)
         expect(sites.ping(6) == 3, "the control failed: the tunnel by hand does not work")
         expect(sites.ping(4) == 3, "the control failed: without a peer its networks are closed")
         expect(not ike_ports(left), "the ports of IKE are taken without a peer")
         stream = Stream(sites, 6)
-        for name, gateway, more in (("right", right, 'start = "wait"\n'), ("left", left, "")):
-            with open(gateway.setkey, "a") as file:
-                file.write(of_one_family(name, 4, 'encapsulation = "force"\n' + more))
-            gateway.ask("reload")
+        bring_first_peer(sites)
         wire = sites.listen(sites.wire, "left")
         left.wait("up")
         right.wait("up")

@@ -300,10 +300,17 @@ def one_that_hangs_at_the_end_does_not_keep_the_gateway():
         until(lambda: not still_running(), lambda: f"what it has started goes on: {still_running()}")
 
 
-def a_replaced_gateway_tells_down_and_up():
+def a_replaced_gateway_tells_nothing_and_the_next_one_tells_down():
+    """Its child SAs carry on. A peer that is configured otherwise goes down, and up again."""
     with Sites("hk") as sites, Place() as place:
         left, _ = start_left(sites, place.keys())
         place.wait("up")
+        left.replace()
+        left.wait("up")
+        until(lambda: len(left.peer()["children"]) == 1, lambda: f"orphans stay: {left.peer()}")
+        place.wait("up")
+        with open(left.setkey, "a") as file:
+            file.write('dpd = "77s"\n')
         left.replace()
         left.wait("up")
         place.wait("up", "down", "up")
@@ -369,7 +376,8 @@ CASES = {
     "a peer that is dead is told as down": a_dead_peer_is_told_down,
     "one that hangs at the end of the gateway is killed, and the gateway ends":
         one_that_hangs_at_the_end_does_not_keep_the_gateway,
-    "a gateway that is replaced tells down, and up again": a_replaced_gateway_tells_down_and_up,
+    "a gateway that is replaced tells nothing, and the next one tells down":
+        a_replaced_gateway_tells_nothing_and_the_next_one_tells_down,
     "with a device for the peer its name is told": the_device_of_a_peer_is_told,
     "they do not run as root": root_is_refused,
     "programs that others can replace are refused": others_may_not_replace_them,

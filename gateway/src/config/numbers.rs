@@ -39,7 +39,8 @@ impl ConfiguredPeer {
         }
     }
 
-    fn renumber(&mut self, to: u32) {
+    /// Gives its secrets this number.
+    pub(super) fn renumber(&mut self, to: u32) {
         match &mut self.connection.local_proof {
             LocalProof::SharedSecret(number) | LocalProof::Certificate { key: number, .. } => {
                 *number = to

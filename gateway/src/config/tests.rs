@@ -161,6 +161,38 @@ fn ten_lines_are_a_tunnel() {
 }
 
 #[test]
+fn a_fingerprint_differs_with_all_that_is_configured_about_a_peer_but_hooks_and_other_peers() {
+    let folder = Folder::new();
+    let of = |text: &str, place: usize| folder.good(text).peers[place].fingerprint().unwrap();
+    let base = of(PEER, 0);
+    let another = PEER.replace("office", "other").replace("10.2.", "10.3.");
+    let another = another.replace("b.example.org", "c.example.org");
+    assert_eq!(
+        of(&format!("{another}{PEER}"), 1),
+        base,
+        "its number is another one"
+    );
+    for (what, with) in [
+        ("b.example.org", "d.example.org"),
+        ("10.2.", "10.4."),
+        ("office", "house"),
+        ("good.psk", "other.psk"),
+        ("remote = \"", "mode = \"policy\"\nremote = \""),
+        ("remote = \"", "dpd = \"77s\"\nremote = \""),
+        ("remote = \"", "start = \"wait\"\nremote = \""),
+    ] {
+        assert_ne!(of(&PEER.replace(what, with), 0), base, "{what}, {with}");
+    }
+    let (certified, hash) = (CERTIFICATE_PEER, of(CERTIFICATE_PEER, 0));
+    assert_eq!(of(&format!("{another}{certified}"), 1), hash);
+    assert_ne!(
+        of(&certified.replace("ca.pem", "a.pem"), 0),
+        hash,
+        "trusted roots"
+    );
+}
+
+#[test]
 fn on_the_kernels_plane_a_peer_has_policies_unless_it_asks_for_a_device() {
     let folder = Folder::new();
     let by_kernel = |more: &str| {

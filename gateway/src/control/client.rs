@@ -142,7 +142,7 @@ impl Client {
         let (process, path) = (self.process.take(), self.path.clone());
         self.send(request)?;
         let broken = |error| NoAnswer::Broken(path.clone(), error);
-        let (first, descriptors) = handover::receive(&self.stream).map_err(broken)?;
+        let (first, descriptors) = handover::receive_all(&self.stream).map_err(broken)?;
         let mut line = vec![first];
         BufReader::new(&self.stream)
             .read_until(b'\n', &mut line)

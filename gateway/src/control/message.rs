@@ -50,6 +50,9 @@ pub(crate) enum Request {
     Stop,
     /// Stop, because another process takes over: the rules stay, whatever options this gateway was started with.
     Leave,
+    /// The same for a process that takes over key exchange too: each of its peers, with the fingerprint of what is
+    /// configured about it. What was negotiated with equal ones carries on; others are told that it ends.
+    LeaveTo(Vec<(String, [u8; 32])>),
 }
 
 /// setkey text and how to read it.

@@ -84,6 +84,16 @@ impl Processes {
         Ok(())
     }
 
+    /// Takes over the sockets of the gateway before, with what waits in them.
+    pub(crate) fn take_over(&mut self, sockets: Vec<OwnedFd>) {
+        self.sockets = sockets;
+    }
+
+    /// The sockets, for the next gateway.
+    pub(crate) fn share_sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        self.sockets.iter().map(OwnedFd::try_clone).collect()
+    }
+
     /// Whether messages of key exchange can be sent and received.
     pub(crate) fn has_sockets(&self) -> bool {
         !self.sockets.is_empty()

@@ -56,9 +56,22 @@ pub(crate) struct OwnPlane<K> {
     /// Whether any databases have been enforced yet. Before that there is nothing to return to except the rules of an
     /// earlier gateway.
     has_enforced: bool,
+    start: Start,
     clock: fn() -> u64,
     random: fn() -> u64,
     numbers: Numbers,
+}
+
+/// A gateway enforces what its file and its peers say at once: rules and devices that an earlier gateway has left serve
+/// both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// Changes are enforced one by one.
+    Over,
+    /// They are collected, none yet.
+    Empty,
+    /// They are collected.
+    Collected,
 }
 
 /// How long a delete waits for batches in flight. They take milliseconds.
@@ -74,6 +87,7 @@ impl<K: Kernel> OwnPlane<K> {
             kernel,
             behind: false,
             has_enforced: false,
+            start: Start::Over,
             clock,
             random,
             numbers: Numbers::default(),
@@ -83,6 +97,20 @@ impl<K: Kernel> OwnPlane<K> {
     /// Keeps numbers across restarts from now on.
     pub(crate) fn keep(&mut self, numbers: Numbers) {
         self.numbers = numbers;
+    }
+
+    /// Collects changes from now on.
+    pub(crate) fn collect(&mut self) {
+        self.start = Start::Empty;
+    }
+
+    /// Enforces what was collected, and each change by itself from now on.
+    pub(crate) fn enforce_collected(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.start, Start::Over) == Start::Collected {
+            self.kernel.enforce(&self.database.snapshot())?;
+            self.has_enforced = true;
+        }
+        Ok(())
     }
 
     /// What keeps numbers across restarts.
@@ -192,7 +220,14 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         let after = draft.snapshot();
         let before = self.database.snapshot();
         let pending = self.numbers.recall(commands, &before, &after, &addresses)?;
-        if let Err(error) = self.kernel.enforce(&after) {
+        let enforced = match self.start {
+            Start::Over => self.kernel.enforce(&after),
+            Start::Empty | Start::Collected => {
+                self.start = Start::Collected;
+                Ok(())
+            }
+        };
+        if let Err(error) = enforced {
             // The old tables were accepted before. If they are refused now, the first error is still the one to report.
             if self.has_enforced {
                 self.behind = self.kernel.enforce(&self.database.snapshot()).is_err();
@@ -204,7 +239,8 @@ impl<K: Kernel> Plane for OwnPlane<K> {
             });
         }
         // Traffic is let through from here: packets that the new databases cover are led to the engine, and no others.
-        (self.behind, self.has_enforced) = (false, true);
+        self.behind = false;
+        self.has_enforced |= self.start == Start::Over;
         drop(before);
         self.database = draft;
         self.publish();

@@ -16,11 +16,12 @@ use super::interface;
 use crate::routes::Site;
 use crate::routes::netlink::{DeviceKind, Netlink};
 use dataplane::io::Warn;
-use dataplane::io::tun::{Tun, TunOptions};
+use dataplane::io::tun::{Tun, TunOffloads, TunOptions};
 use dataplane::io::tun_devices::{FWD_ONLY_DEVICE, IN_ONLY_DEVICE, TunDevices};
 use ipsec::database::Interface;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use xfrm::XfrmInterfaces;
 
@@ -33,6 +34,8 @@ pub(super) struct Devices {
     /// Present on the kernel's plane, whose devices they are.
     by_kernel: Option<XfrmInterfaces>,
     held: BTreeMap<Arc<str>, Device>,
+    /// Those of the gateway before, until the start is over.
+    inherited: BTreeMap<String, (OwnedFd, TunOffloads)>,
     alias: String,
     first: String,
     has_direction_devices: bool,
@@ -75,12 +78,32 @@ impl Devices {
             tunnels: TunDevices::default(),
             by_kernel: by_kernel.then(XfrmInterfaces::default),
             held: BTreeMap::new(),
+            inherited: BTreeMap::new(),
             alias: site.alias(),
             first: site.name().to_owned(),
             has_direction_devices: false,
             trains,
             warn: Arc::clone(warn),
         }
+    }
+
+    /// Takes over TUN devices of the gateway before, with what waits in them. Those that are not made before the end of
+    /// the start are closed.
+    pub(super) fn inherit(&mut self, devices: BTreeMap<String, (OwnedFd, TunOffloads)>) {
+        self.inherited = devices;
+    }
+
+    /// The start is over.
+    pub(super) fn forget_inherited(&mut self) {
+        self.inherited.clear();
+    }
+
+    /// The TUN devices with their offloads, for the next gateway.
+    pub(super) fn share(&self) -> impl Iterator<Item = (String, OwnedFd, TunOffloads)> + '_ {
+        self.held.iter().filter_map(|(name, device)| {
+            let tun = self.tunnels.get(device.number)?;
+            Some((name.to_string(), tun.share().ok()?, tun.offloads))
+        })
     }
 
     /// The ends of all of them.
@@ -293,7 +316,13 @@ impl Devices {
                     link_local: has_link_local,
                     ..TunOptions::named(name)
                 };
-                let tun = Tun::open(&options, &self.warn).map_err(io::Error::other)?;
+                let inherited = self.inherited.remove(name);
+                let adopted =
+                    inherited.and_then(|(queue, offloads)| Tun::adopt(queue, offloads, &options));
+                let tun = match adopted {
+                    Some(tun) => tun,
+                    None => Tun::open(&options, &self.warn).map_err(io::Error::other)?,
+                };
                 let index = tun.index;
                 self.tunnels.set(number, Some(Arc::new(tun)));
                 index

@@ -52,10 +52,11 @@ impl Plaintext {
             (tun, None) => {
                 let trains = !options.no_offloads;
                 let name = tun.unwrap_or_default();
+                let options = options_of(name, trains);
                 let known =
-                    inherited.and_then(|(queue, abilities)| adopt(name, queue, abilities, trains));
+                    inherited.and_then(|(queue, offloads)| Tun::adopt(queue, offloads, &options));
                 let tun = match known {
-                    Some(tun) => tun,
+                    Some(tun) => Arc::new(tun),
                     None => tun_named(name, trains, None, warn).map_err(Failure::new)?,
                 };
                 Ok(Self::Tun { tun, trains })
@@ -172,11 +173,11 @@ impl Plaintext {
     }
 }
 
-/// The device inherited from the previous gateway, if it has the wanted name and its offloads were tried as wanted.
-fn adopt(name: &str, queue: OwnedFd, abilities: TunOffloads, trains: bool) -> Option<Arc<Tun>> {
-    let tried = abilities != TunOffloads::default();
-    let tun = Tun::adopt(queue, abilities).ok()?;
-    (tun.name == name && tried == trains).then(|| Arc::new(tun))
+fn options_of(name: &str, trains: bool) -> TunOptions {
+    TunOptions {
+        offloads: trains,
+        ..TunOptions::named(name)
+    }
 }
 
 /// `known` is what an earlier device of this name was able to do.
@@ -187,9 +188,8 @@ fn tun_named(
     warn: &Warn,
 ) -> Result<Arc<Tun>, OpenError> {
     let options = TunOptions {
-        offloads: trains,
         known_offloads: known,
-        ..TunOptions::named(name)
+        ..options_of(name, trains)
     };
     let tun = Tun::open(&options, warn)?;
     interface::prepare(name, warn);

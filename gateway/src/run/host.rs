@@ -15,7 +15,7 @@ use super::forward::Plaintext;
 use super::icmp_validation::{self, Databases};
 use super::nat_keepalives::NatKeepalives;
 use super::native;
-use super::outer_network::OuterNetwork;
+use super::outer_network::{self, OuterNetwork};
 use super::senders;
 use super::sockets::{self, Sockets};
 use super::{RunOptions, interface};
@@ -91,10 +91,9 @@ impl Host {
         if by_kernel {
             sockets.leave_to_the_kernel();
         }
-        if inheritance.outer == outer_of(options) {
-            sockets.inherit(inheritance.sockets);
-        }
-        let devices = Devices::new(&site, by_kernel, !options.no_offloads, warn);
+        sockets.inherit(inheritance.sockets);
+        let mut devices = Devices::new(&site, by_kernel, !options.no_offloads, warn);
+        devices.inherit(inheritance.devices);
         let mut installed = Installed::new(site.clone()).map_err(|error| {
             Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
         })?;
@@ -208,6 +207,7 @@ impl Host {
     ) -> io::Result<()> {
         // Set once: a gateway starts once.
         let _ = self.databases.set(Arc::clone(&databases));
+        self.devices.forget_inherited();
         if self.is_by_kernel() {
             return Ok(());
         }
@@ -248,11 +248,18 @@ impl Host {
             sockets.push(need);
             descriptors.push(socket);
         }
+        let mut devices = Vec::new();
+        for (name, queue, offloads) in self.devices.share() {
+            devices.push((name, offloads.into()));
+            descriptors.push(queue);
+        }
         let passed = PassedDescriptors {
             format: handover::FORMAT,
             tun,
             sockets,
-            outer: outer_of(options),
+            devices,
+            outer: outer_network::requested(options),
+            key_exchange: None,
         };
         (passed, descriptors)
     }
@@ -384,13 +391,5 @@ impl Kernel for Host {
             (self.warn)(&format!("an unused device could not be deleted: {error}"));
         }
         Ok(())
-    }
-}
-
-fn outer_of(options: &RunOptions) -> handover::Outer {
-    handover::Outer {
-        namespace: options.outer_netns.clone(),
-        device: options.outer_device.clone(),
-        user: rustix::process::geteuid().as_raw(),
     }
 }

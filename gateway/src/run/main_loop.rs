@@ -42,7 +42,7 @@ use ipsec::database::Snapshot;
 use ipsec::sa::SaId;
 use rustix::event::{EventfdFlags, eventfd};
 use sd_notify::NotifyState;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -91,6 +91,8 @@ pub(super) struct Gateway {
     ike: Option<KeyExchange>,
     /// Whether another process replaces this one.
     is_replaced: bool,
+    /// The peers whose child SAs that process takes over; none if it does not know of them.
+    carried: Option<HashSet<String>>,
     /// Whether addresses of this host have changed since they were last read.
     addresses_changed: bool,
 }
@@ -145,6 +147,7 @@ impl Gateway {
             rekey: None,
             ike: None,
             is_replaced: false,
+            carried: None,
             addresses_changed: false,
         })
     }
@@ -189,6 +192,7 @@ impl Gateway {
     }
 
     fn bring_up(&mut self, text: &SetkeyText) -> Result<(), Failure> {
+        self.plane.collect();
         let applied = memory::with_keys(|| apply::apply(&mut self.plane, text, now()));
         let applied = applied.map_err(Failure::new)?;
         for warning in &applied.warnings {
@@ -198,6 +202,9 @@ impl Gateway {
             (self.warnings.warn())(&warning);
         }
         memory::with_keys(|| self.close_peers())?;
+        memory::with_keys(|| self.adopt_children());
+        let enforced = memory::with_keys(|| self.plane.enforce_collected());
+        enforced.map_err(Failure::new)?;
         self.relax_rp_filter();
         let hook = self.hook();
         let published = self.plane.published();

@@ -12,6 +12,7 @@
 
 use super::RunOptions;
 use crate::failure::Failure;
+use crate::handover::Outer;
 use crate::plane::XfrmPlane;
 use crate::privileges;
 use crate::routes::Site;
@@ -173,4 +174,13 @@ fn opener(orders: Sender<Order>) -> SocketOpener {
 
 fn unreachable(error: io::Error) -> Failure {
     Failure::new(format!("cannot reach the kernel's routing tables: {error}"))
+}
+
+/// The network that is asked for, and whose sockets they are there.
+pub(super) fn requested(options: &RunOptions) -> Outer {
+    Outer {
+        namespace: options.outer_netns.clone(),
+        device: options.outer_device.clone(),
+        user: rustix::process::geteuid().as_raw(),
+    }
 }

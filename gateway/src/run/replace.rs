@@ -13,7 +13,8 @@
 use super::native::Native;
 use super::{Prepared, RunOptions, control};
 use crate::apply::{blame, parse};
-use crate::control::{Answer, Client, NoAnswer, Request};
+use crate::config::ConfiguredPeer;
+use crate::control::{Answer, Client, NoAnswer, Request, UNKNOWN_REQUEST};
 use crate::failure::Failure;
 use crate::handover::Inheritance;
 use crate::memory;
@@ -21,6 +22,7 @@ use crate::plane::{Plane, Recorder};
 use crate::privileges;
 use crate::routes::Site;
 use crate::status::Status;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Replaces the gateway at the control socket, and runs until a signal or `down` ends it.
@@ -42,7 +44,8 @@ pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
         Answer::Refused(why) => return Err(kept(why)),
         _ => return Err(kept("its answer is not valid")),
     }
-    let left = Client::connect(&path).and_then(|client| client.ask_to_leave(&Request::Leave));
+    // The answer has the keys of child SAs.
+    let left = memory::with_keys(|| leave(&path, &prepared));
     match left.map_err(Failure::new)? {
         (Answer::Left(passed), descriptors) => {
             let inheritance = Inheritance::of(passed, descriptors);
@@ -50,6 +53,24 @@ pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
         }
         (Answer::Refused(why), _) => Err(kept(why)),
         _ => Err(kept("its answer is not valid")),
+    }
+}
+
+/// Asks the gateway to leave. A gateway of an earlier version passes on nothing of key exchange.
+fn leave(path: &Path, prepared: &Prepared) -> Result<(Answer, Vec<OwnedFd>), NoAnswer> {
+    let ask =
+        |request: &Request| Client::connect(path).and_then(|client| client.ask_to_leave(request));
+    let peers = prepared
+        .peers
+        .as_ref()
+        .filter(|_| !prepared.plane.by_kernel);
+    let Some(peers) = peers else {
+        return ask(&Request::Leave);
+    };
+    let named = |peer: &ConfiguredPeer| Some((peer.connection.name.clone(), peer.fingerprint()?));
+    match ask(&Request::LeaveTo(peers.iter().filter_map(named).collect()))? {
+        (Answer::Refused(why), _) if why.starts_with(UNKNOWN_REQUEST) => ask(&Request::Leave),
+        answer => Ok(answer),
     }
 }
 

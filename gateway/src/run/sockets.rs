@@ -100,8 +100,6 @@ pub(super) struct Sockets {
     bound: BTreeMap<Need, Option<Arc<UdpStats>>>,
     asides: Vec<Box<dyn OutOfBandSender>>,
     native: NativeWays,
-    /// Whether inherited sockets are this process's own, so that they are bound as it bound them.
-    is_beside_its_own: bool,
     /// Sockets inherited from the previous gateway and not in use yet.
     inherited: BTreeMap<Need, OwnedFd>,
     /// Descriptors of all open sockets, for the handover to the next gateway.
@@ -141,7 +139,6 @@ impl Sockets {
             bound: BTreeMap::new(),
             asides: Vec::new(),
             native: NativeWays::new(site, options, outside, warn),
-            is_beside_its_own: false,
             inherited: BTreeMap::new(),
             held: Arc::default(),
         })
@@ -177,11 +174,7 @@ impl Sockets {
 
     /// How the socket of `need` is opened: the inherited one, or a new one. A duplicate of its descriptor is kept.
     fn options_for(&mut self, need: Need) -> SocketOptions {
-        // Beside IKE the order of binding decides which socket gets what: a new one is bound.
-        let inherited = self
-            .inherited
-            .remove(&need)
-            .filter(|_| self.beside_ike.is_none() || self.is_beside_its_own);
+        let inherited = self.inherited.remove(&need);
         let held = Arc::clone(&self.held);
         let (inherited, opener) = (Mutex::new(inherited), self.options.opener.clone());
         let mut options = self.options.clone();

@@ -46,7 +46,7 @@ pub(super) fn key_fingerprint(config: &SaConfig, salt: &[u8]) -> KeyFingerprint 
 }
 
 /// HMAC-SHA-256. The key has 1 to 1024 bytes.
-pub(super) fn keyed_hash(key: &[u8], message: &[u8]) -> KeyFingerprint {
+pub(crate) fn keyed_hash(key: &[u8], message: &[u8]) -> KeyFingerprint {
     let key = Key::new(
         Cipher::Null,
         &[],

@@ -65,6 +65,17 @@ impl ReplayWindow {
         }
     }
 
+    /// What the window knows of the numbers up to the highest one, in words of 64: bit *b* of word *w* tells whether
+    /// the number 64 *w* + *b* below it was seen.
+    pub fn seen(&self) -> Vec<u64> {
+        let covered = self.top.min(self.size);
+        let mut words = vec![0; covered.div_ceil(WORD) as usize];
+        for back in (0..covered).filter(|back| self.is_marked(self.top - back)) {
+            words[(back / WORD) as usize] |= 1 << (back % WORD);
+        }
+        words
+    }
+
     /// The highest number admitted so far.
     pub fn top(&self) -> u64 {
         self.top

@@ -27,7 +27,7 @@ use thiserror::Error;
 pub struct SaState {
     counters: Mutex<Counters>,
     created: AtomicU64,
-    counter_start: u64,
+    counter_start: AtomicU64,
     /// Whether `peer_endpoint` holds one: looked at for each packet, where the lock would cost too much.
     peer_has_moved: AtomicBool,
     /// By reason; absent until the first one, for most associations never drop anything.
@@ -92,7 +92,7 @@ impl SaState {
         Self {
             counters: Mutex::new(Counters::new(config)),
             created: AtomicU64::new(now),
-            counter_start,
+            counter_start: AtomicU64::new(counter_start),
             drops: OnceLock::new(),
             unpacking: Mutex::new(None),
             peer_has_moved: AtomicBool::new(false),
@@ -128,7 +128,9 @@ impl SaState {
 
     /// The explicit counter IV that belongs to a sequence number: never the same twice in one incarnation.
     pub fn counter_iv(&self, sequence: SequenceNumber) -> u64 {
-        self.counter_start.wrapping_add(sequence.0)
+        self.counter_start
+            .load(Ordering::Relaxed)
+            .wrapping_add(sequence.0)
     }
 
     /// [`LockedState::precheck`] for one packet alone.

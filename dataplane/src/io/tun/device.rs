@@ -49,15 +49,20 @@ impl Tun {
         })
     }
 
-    /// A device that another process has opened and probed: `queue` is its only one.
-    pub fn adopt(queue: OwnedFd, offloads: TunOffloads) -> Result<Self, OpenError> {
-        let name = ioctl::attached_to(&queue).ok_or(OpenError::NoTunDevice)?;
-        let index = ioctl::bring_up(&name, u16::MAX)?;
-        Ok(Self {
+    /// A device that another process has opened by the same options, and probed: `queue` is its only one. None if it
+    /// was opened by others, or has gone.
+    pub fn adopt(queue: OwnedFd, offloads: TunOffloads, options: &TunOptions) -> Option<Self> {
+        let name = ioctl::attached_to(&queue)?;
+        let was_tried = offloads != TunOffloads::default();
+        if name != options.name || was_tried != options.offloads {
+            return None;
+        }
+        let index = ioctl::bring_up(&name, options.mtu).ok()?;
+        Some(Self {
             name,
             index,
             offloads,
-            link_local: false,
+            link_local: options.link_local,
             queues: vec![Arc::new(queue)],
         })
     }

@@ -116,6 +116,20 @@ impl Hooks {
         }
     }
 
+    /// What the hooks of each of these peers that is up were told, for the next gateway.
+    pub(crate) fn told(&self, is_carried: impl Fn(&str) -> bool) -> Vec<(String, Facts)> {
+        let told = |(name, peer): (&String, &PeerHooks)| Some((name.clone(), peer.told()?.clone()));
+        let carried = self.peers.iter().filter(|(name, _)| is_carried(name));
+        carried.filter_map(told).collect()
+    }
+
+    /// Pairs of the gateway before carry on, and its hooks were told these facts.
+    pub(crate) fn were_told(&mut self, name: &str, facts: Facts) {
+        if let Some(peer) = self.peers.get_mut(name) {
+            peer.was_told(facts);
+        }
+    }
+
     /// A pair has gone. A peer of which none is left is down.
     pub(crate) fn remove_child(&mut self, child: ChildId) {
         let Some(name) = self.owners.remove(&child) else {
@@ -143,9 +157,12 @@ impl Hooks {
         }
     }
 
-    /// The gateway ends: every peer is down.
-    pub(crate) fn all_down(&mut self, reason: &str) {
+    /// The gateway ends: every peer is down that the next one does not carry on.
+    pub(crate) fn all_down(&mut self, reason: &str, is_carried: impl Fn(&str) -> bool) {
         for (name, peer) in &mut self.peers {
+            if is_carried(name) {
+                continue;
+            }
             if peer.wanted.take().is_some() {
                 reason.clone_into(&mut peer.reason);
             }

@@ -1,5 +1,7 @@
 //! The processes of IKE as the main process sees them: whether they run, what they were told, who waits for an answer.
 
+mod passing;
+
 use super::hooks::Hooks;
 use super::key_log::KeyLog;
 use super::peers::Peers;
@@ -10,6 +12,7 @@ use super::states::{Contact, States};
 use super::waiting::Waiting;
 use crate::config::ConfiguredPeer;
 use crate::failure::Failure;
+use crate::handover::PassedKeyExchange;
 use crate::ike::message::{FromIke, ToIke};
 use crate::ike::{Inbox, Link, Processes, StartError};
 use crate::status::IkeStatus;
@@ -71,12 +74,16 @@ pub(crate) struct KeyExchange {
     pub(crate) key_log: Option<KeyLog>,
     /// The hooks of peers.
     pub(crate) hooks: Hooks,
+    /// What the gateway before has passed on, until it is taken over.
+    pub(crate) inherited: PassedKeyExchange,
     processes: Processes,
     link: Option<Link>,
     started: Instant,
     restart_at: Option<Instant>,
     pause: Duration,
     starts: u64,
+    /// Of the gateways before: their pairs have other numbers.
+    earlier_starts: u64,
     trouble: Option<String>,
     token: u64,
 }
@@ -88,6 +95,7 @@ impl KeyExchange {
         configured: Vec<ConfiguredPeer>,
         key_log: Option<KeyLog>,
         hooks: Hooks,
+        inherited: PassedKeyExchange,
     ) -> Self {
         Self {
             peers: Peers::default(),
@@ -105,6 +113,8 @@ impl KeyExchange {
             rest: Rest::default(),
             key_log,
             hooks,
+            earlier_starts: inherited.starts,
+            inherited,
             processes,
             link: None,
             started: Instant::now(),
@@ -226,7 +236,8 @@ impl KeyExchange {
     }
 
     fn configure(&mut self) -> bool {
-        let configuration = configuration(&self.configured, self.starts, self.key_log.is_some());
+        let starts = self.earlier_starts + self.starts;
+        let configuration = configuration(&self.configured, starts, self.key_log.is_some());
         match &mut self.link {
             Some(link) => link.configure(configuration, secrets(&self.configured)),
             None => true,

@@ -12,6 +12,8 @@
 //! taken back, and everything is as it was.
 
 mod devices;
+mod lookup;
+mod passing;
 mod take_over;
 
 pub(crate) use take_over::Replaced;
@@ -19,7 +21,7 @@ pub(crate) use take_over::Replaced;
 use super::associations::{Associations, protocol};
 use super::networks::{Child, KeyedPeer, Network, PeerDevice, PolicyKey};
 use super::policies::{Protection, unspecified_like};
-use super::selectors::pairs;
+use super::selectors::{Pair, pairs};
 use ikev2::connection::{ChildMode, Connection};
 use ikev2::endpoint::{ChildId, ChildSa};
 use ipsec::command::Command;
@@ -105,6 +107,16 @@ impl Peers {
     /// Installs a pair of child SAs.
     pub(crate) fn install(&mut self, child: &ChildSa) -> Result<Change, String> {
         let pairs = pairs(&child.local_traffic, &child.remote_traffic)?;
+        self.add(child, pairs, false)
+    }
+
+    /// Installs a pair for these networks. `is_orphaned`: the IKE SA that negotiated it has gone.
+    pub(super) fn add(
+        &mut self,
+        child: &ChildSa,
+        pairs: Vec<Pair>,
+        is_orphaned: bool,
+    ) -> Result<Change, String> {
         let mut after = self.peer(&child.connection);
         // A pair that replaces another serves the same policies.
         let is_alike = |other: &&Child| {
@@ -124,7 +136,7 @@ impl Peers {
         let is_same_peer = |other: &Child| other.is_orphaned && other.identity == child.peer;
         let is_carrier = |other: &Child| is_same_peer(other) && !other.is_standby();
         let carries_orphan = after.children.values().filter(is_alike).any(is_carrier);
-        let associations = match carries_orphan {
+        let associations = match carries_orphan && !is_orphaned {
             true => associations.with_standby(true),
             false => associations,
         };
@@ -140,7 +152,7 @@ impl Peers {
             identity: child.peer.clone(),
             pairs,
             associations,
-            is_orphaned: false,
+            is_orphaned,
             protection,
         };
         after.children.insert(child.id, installed);
@@ -231,61 +243,6 @@ impl Peers {
             }
         }
         self.change(name, after, commands, Vec::new())
-    }
-
-    /// The pairs that only receive, orphaned ones not counted: new ones that wait for their first packet, and old ones.
-    pub(crate) fn on_standby(&self) -> impl Iterator<Item = &ChildId> {
-        self.on_standby.iter()
-    }
-
-    /// An installed pair.
-    pub(crate) fn child(&self, id: ChildId) -> Option<&Child> {
-        let peer = self.all.get(self.by_child.get(&id)?)?;
-        peer.children.get(&id)
-    }
-
-    /// Every installed pair, with the name of its peer.
-    pub(crate) fn children(&self) -> impl Iterator<Item = (&str, ChildId, &Child)> {
-        self.all.iter().flat_map(|(name, peer)| {
-            let each = peer.children.iter();
-            each.map(|(id, child)| (&**name, id, child))
-        })
-    }
-
-    /// The installed pairs of a peer.
-    pub(crate) fn children_of(&self, name: &str) -> impl Iterator<Item = (ChildId, &Child)> {
-        let peer = self.all.get(name);
-        peer.into_iter().flat_map(|peer| peer.children.iter())
-    }
-
-    /// The peer of an installed pair.
-    pub(crate) fn peer_of(&self, id: ChildId) -> Option<&str> {
-        self.by_child.get(&id).map(String::as_str)
-    }
-
-    /// Whether outbound traffic is still to move to a pair.
-    pub(crate) fn stands_by(&self, id: ChildId) -> bool {
-        self.child(id).is_some_and(Child::is_standby)
-    }
-
-    /// The pair to which an association belongs.
-    pub(crate) fn child_of(&self, id: &SaId) -> Option<ChildId> {
-        self.by_association.get(id).copied()
-    }
-
-    /// The pair that receives by this association, unless it is an orphan.
-    pub(crate) fn received_by(&self, id: &SaId) -> Option<ChildId> {
-        let child = self.child_of(id)?;
-        let known = self.child(child)?;
-        let receives = known.associations.inbound.id == *id && !known.is_orphaned;
-        receives.then_some(child)
-    }
-
-    /// The peer and child whose closed policies have this number.
-    pub(crate) fn named(&self, reqid: Reqid) -> Option<(&str, &str)> {
-        let mut each = self.closed.iter();
-        let found = each.find(|(_, known)| **known == reqid);
-        found.map(|((peer, child), _)| (&**peer, &**child))
     }
 
     /// IKE has gone, and with it what it knew about every pair.

@@ -5,6 +5,7 @@ use crate::control::{Answer, ClientId};
 use crate::events::What;
 use crate::failure::Failure;
 use crate::handover::PassedDescriptors;
+use crate::memory;
 use crate::routes::record::Record;
 use crate::state;
 use sd_notify::NotifyState;
@@ -27,14 +28,14 @@ impl Gateway {
         let outcome = if take_away { self.take_away() } else { ended };
         self.stop_hooks();
         let answer = match &outcome {
-            Ok(()) if self.is_replaced => self.hand_over(asked_by),
+            Ok(()) if self.is_replaced => memory::with_keys(|| self.hand_over(asked_by)),
             Ok(()) => Answer::Done,
             Err(error) => Answer::Refused(format!(
                 "the gateway stops, but not everything could be removed: {error}"
             )),
         };
         if let Some(id) = asked_by {
-            self.server.answer(id, &answer);
+            memory::with_keys(|| self.server.answer(id, &answer));
         }
         self.server.flush(Duration::from_secs(2));
         outcome.map_err(|error| Failure::new(format!("cannot remove everything: {error}")))
@@ -42,7 +43,11 @@ impl Gateway {
 
     /// Descriptors for the process that takes over. Without them it opens its own.
     fn hand_over(&mut self, to: Option<ClientId>) -> Answer {
-        let (parting, descriptors) = self.plane.kernel().descriptors_to_pass(&self.options);
+        let (mut parting, mut descriptors) = self.plane.kernel().descriptors_to_pass(&self.options);
+        if let Some((passed, sockets)) = self.pass_key_exchange() {
+            parting.key_exchange = Some(passed);
+            descriptors.extend(sockets);
+        }
         let passed = to.map(|id| self.server.pass(id, &descriptors));
         Answer::Left(match passed {
             Some(Ok(())) => parting,

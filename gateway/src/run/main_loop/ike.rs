@@ -26,6 +26,7 @@ use crate::run::ike::{Change, KeyExchange, KeyLog, PeerDevice, what};
 use ikev2::endpoint::{ChildId, Event};
 use ipsec::database::KeptInterface;
 use ipsec::sa::SaId;
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -55,6 +56,14 @@ impl Gateway {
         outcome = outcome.and(self.apply_together(&mut ike, together));
         self.ike = Some(ike);
         outcome.map_err(Failure::new)
+    }
+
+    /// Takes over the child SAs of the gateway before, while no packet is read yet.
+    pub(super) fn adopt_children(&mut self) {
+        let passed = self.ike.as_mut().map(KeyExchange::take_inherited);
+        let asked = passed.unwrap_or_default().into_iter();
+        let asked: Vec<_> = asked.map(|one| Asked::Adopt(Box::new(one))).collect();
+        self.change_as_asked(&asked);
     }
 
     /// Makes the devices of these peers, and leaves those of others to be removed once no route leads to them.
@@ -320,19 +329,30 @@ impl Gateway {
         outcome.map(|()| difference)
     }
 
-    /// At the end of the gateway each peer gets a Delete.
+    /// At the end of the gateway each peer gets a Delete, except those that the next gateway carries on. Hooks of the
+    /// others run while traffic still passes.
     pub(super) fn stop_ike(&mut self) {
         let Some(ike) = &mut self.ike else { return };
-        let end = Instant::now() + STOP_TIMEOUT;
-        if !ike.send(ToIke::Stop) {
-            return;
-        }
-        while Instant::now() < end {
-            match ike.receive() {
-                Ok(Some(FromIke::Stopped)) | Err(_) => return,
-                Ok(Some(_)) => {}
-                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+        let Some(carried) = &self.carried else {
+            if ike.send(ToIke::Stop) {
+                ike.wait_for(STOP_TIMEOUT, |message| matches!(message, FromIke::Stopped));
             }
+            return;
+        };
+        let names = ike.peers.children().map(|(name, ..)| name.to_owned());
+        let mut ending: HashSet<_> = names.filter(|name| !carried.contains(name)).collect();
+        let down = |name: &String| ToIke::Down {
+            connection: name.clone(),
+        };
+        if !ending.is_empty() && ike.send_all(ending.iter().map(down).collect()) {
+            ike.wait_for(STOP_TIMEOUT, |message| {
+                if let FromIke::Event(Event::Down { peer, .. }) = message {
+                    ending.remove(&peer.connection);
+                }
+                ending.is_empty()
+            });
         }
+        ike.part();
+        self.stop_hooks();
     }
 }

@@ -48,16 +48,13 @@ impl Gateway {
                     asked_by: Some(id),
                 };
             }
-            Request::Leave => match self.why_not_leave() {
-                Some(why) => Answer::Refused(why),
-                None => {
-                    println!("esplanade: replaced by another process, stopping");
-                    self.is_replaced = true;
-                    return Next::Stop {
-                        take_away: false,
-                        asked_by: Some(id),
-                    };
-                }
+            Request::Leave => match self.leave(None) {
+                Ok(()) => return leaving(id),
+                Err(why) => Answer::Refused(why),
+            },
+            Request::LeaveTo(peers) => match self.leave(Some(peers)) {
+                Ok(()) => return leaving(id),
+                Err(why) => Answer::Refused(why),
             },
             Request::Stop => {
                 return Next::Stop {
@@ -73,5 +70,12 @@ impl Gateway {
     fn wait_for_peer(&mut self, id: ClientId, wanted: AwaitedOutcome) -> Next {
         self.command_peer(id, wanted);
         Next::Wait
+    }
+}
+
+fn leaving(asked_by: ClientId) -> Next {
+    Next::Stop {
+        take_away: false,
+        asked_by: Some(asked_by),
     }
 }

@@ -11,7 +11,6 @@ use std::sync::PoisonError;
 impl Sockets {
     /// Takes over the UDP sockets of the same gateway's other plane, which keeps them too.
     pub(in crate::run) fn share_udp(&mut self, other: &Self) -> io::Result<()> {
-        self.is_beside_its_own = true;
         let held = other.held.lock().unwrap_or_else(PoisonError::into_inner);
         for (need, socket) in held.iter() {
             if matches!(need, Need::Udp { .. }) {

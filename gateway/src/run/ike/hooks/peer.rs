@@ -65,6 +65,17 @@ impl PeerHooks {
         }
     }
 
+    /// What its hooks were told, if it is up.
+    pub(super) fn told(&self) -> Option<&Facts> {
+        self.told.as_ref()
+    }
+
+    /// It is up, and the hooks of the gateway before were told so.
+    pub(super) fn was_told(&mut self, facts: Facts) {
+        self.told = Some(facts.clone());
+        self.wanted = Some(facts);
+    }
+
     /// Whether there is nothing left to tell of a peer that is not configured any more.
     pub(super) fn is_over(&self) -> bool {
         !self.is_configured && self.wanted.is_none() && self.told.is_none()

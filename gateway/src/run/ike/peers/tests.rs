@@ -1,4 +1,5 @@
 use super::*;
+use crate::handover::{PassedChild, PassedCounters};
 use crate::plane::{Plane, Recorder};
 use crate::run::ike::brief_peers;
 use crate::run::ike::states::States;
@@ -638,4 +639,71 @@ fn an_association_that_was_deleted_by_hand_does_not_keep_traffic_from_moving() {
     let change = host.peers.use_outbound(ChildId(2), |id| !old(id));
     host.apply(change);
     assert_eq!(host.carrier(), Some(0x2002));
+}
+
+#[test]
+fn a_passed_pair_carries_as_an_orphan_until_a_new_one_takes_its_place() {
+    let mut before = Host::default();
+    before.close(&connection("office"));
+    before.install(&child(1, "office"));
+    let old = before.snapshot();
+    for sa in old.sas() {
+        sa.state.reserve(&sa.config, 5, 10, 1).unwrap();
+    }
+    let counters = |id: &SaId| {
+        let place = old.find(id)?;
+        Some(PassedCounters::of(&old.sa(place).state))
+    };
+    assert!(before.peers.pass(|_| false, counters).is_empty());
+    let passed = before.peers.pass(|name| name == "office", counters);
+    let text = serde_json::to_string(&passed).unwrap();
+    let passed: Vec<PassedChild> = serde_json::from_str(&text).unwrap();
+    assert_eq!(passed.len(), 1);
+
+    let mut after = Host::default();
+    after.close(&connection("office"));
+    let change = after.peers.adopt(&passed[0]);
+    after.apply(change);
+    let (was, is) = (
+        before.peers.child(ChildId(1)),
+        after.peers.child(ChildId(1)),
+    );
+    let (was, is) = (was.unwrap(), is.unwrap());
+    assert!(is.is_orphaned && is.pairs == was.pairs && is.identity == was.identity);
+    for (was, is) in was
+        .associations
+        .both()
+        .into_iter()
+        .zip(is.associations.both())
+    {
+        let reqid = was.reqid;
+        assert_eq!(
+            *was,
+            SaConfig {
+                reqid,
+                ..is.clone()
+            }
+        );
+    }
+    let new = after.snapshot();
+    for (id, counters) in [
+        (is.associations.inbound.id, &passed[0].inbound),
+        (is.associations.outbound.id, &passed[0].outbound),
+    ] {
+        let sa = new.sa(new.find(&id).unwrap());
+        counters.resume(sa);
+        assert_eq!(PassedCounters::of(&sa.state), *counters);
+        assert_eq!(counters.sent, 5);
+    }
+    assert_eq!(after.carrier(), Some(0x2001));
+    let next = child(2, "office");
+    assert_eq!(after.peers.orphans_before(&next), [ChildId(1)]);
+    after.install(&next);
+    assert_eq!(
+        after.carrier(),
+        Some(0x2001),
+        "the peer may not have the new pair yet"
+    );
+    after.use_outbound(2);
+    assert_eq!(after.carrier(), Some(0x2002));
 }

@@ -56,11 +56,14 @@ impl Gateway {
         }
     }
 
-    /// Tells the hooks of all peers that the gateway ends, and waits for them, not for long.
+    /// Tells the hooks of all peers that the gateway ends, except those that the next one carries on, and waits for
+    /// them, not for long.
     pub(in crate::run::main_loop) fn stop_hooks(&mut self) {
         let end = Instant::now() + STOP_TIMEOUT;
+        let carried = self.carried.as_ref();
+        let is_carried = |name: &str| carried.is_some_and(|carried| carried.contains(name));
         if let Some(ike) = &mut self.ike {
-            ike.hooks.all_down("the gateway stops");
+            ike.hooks.all_down("the gateway stops", is_carried);
         }
         loop {
             self.look_at_hooks();

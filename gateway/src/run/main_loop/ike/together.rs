@@ -7,6 +7,7 @@
 //! ```
 
 use super::super::Gateway;
+use crate::handover::PassedChild;
 use crate::ike::message::ToIke;
 use crate::plane::Plane as _;
 use crate::run::ike::{Change, KeyExchange, Peers, Replaced};
@@ -18,6 +19,8 @@ use ipsec::sa::SaId;
 pub(super) enum Asked {
     /// Install a pair.
     Install(Box<ChildSa>),
+    /// Take over a pair of the gateway before.
+    Adopt(Box<PassedChild>),
     /// Move outbound traffic to it.
     UseOutbound(ChildId),
     /// Take it away.
@@ -137,6 +140,17 @@ impl Gateway {
                 }
                 return Some(ToIke::Installed { child, outcome });
             }
+            Asked::Adopt(passed) => match outcome {
+                Ok(()) => {
+                    ike.hooks
+                        .add_child(&passed.child.connection, passed.child.id);
+                    self.resume(ike, passed);
+                }
+                Err(why) => (self.warnings.warn())(&format!(
+                    "peer {}: a child SA of the gateway before cannot be taken over, and is negotiated again: {why}",
+                    passed.child.connection
+                )),
+            },
             Asked::UseOutbound(_) => {
                 if let Err(why) = outcome {
                     (self.warnings.warn_once())(&format!(
@@ -158,6 +172,22 @@ impl Gateway {
     }
 }
 
+impl Gateway {
+    /// Has the associations of an adopted pair go on where they were.
+    fn resume(&self, ike: &KeyExchange, passed: &PassedChild) {
+        let Some(child) = ike.peers.child(passed.child.id) else {
+            return;
+        };
+        let snapshot = self.snapshot();
+        let counters = [&passed.inbound, &passed.outbound];
+        for (config, counters) in child.associations.both().into_iter().zip(counters) {
+            if let Some(place) = snapshot.find(&config.id) {
+                counters.resume(snapshot.sa(place));
+            }
+        }
+    }
+}
+
 /// The change, if one is needed, and the orphaned pairs that an installed one replaces.
 fn change_of(
     ike: &mut KeyExchange,
@@ -170,6 +200,7 @@ fn change_of(
             let orphans = peers.orphans_before(child);
             (peers.install(child).map(Some), orphans)
         }
+        Asked::Adopt(passed) => (peers.adopt(passed).map(Some), Vec::new()),
         Asked::UseOutbound(id) => (peers.use_outbound(*id, exists).map(Some), Vec::new()),
         Asked::Remove(id) => {
             let name = peers.peer_of(*id);

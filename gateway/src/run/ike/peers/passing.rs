@@ -1,0 +1,93 @@
+//! Pairs of child SAs on their way from a gateway to the one that replaces it.
+//!
+//! ```text
+//!   installed pair ── pass ──► what was negotiated, networks, counters ── adopt ──► orphaned pair of the next gateway
+//! ```
+
+use super::super::networks::Child;
+use super::super::selectors::pairs;
+use super::{Change, Peers};
+use crate::handover::{PassedChild, PassedCounters};
+use ikev2::connection::{ChildLifetime, ChildMode};
+use ikev2::endpoint::{ChildId, ChildSa, Outbound};
+use ikev2::message::payload::Protocol as IkeProtocol;
+use ipsec::sa::{Mode, Protocol, SaId};
+use std::time::Duration;
+
+impl Peers {
+    /// Every pair of these peers whose associations exist. `counters`: those of an association that exists.
+    pub(crate) fn pass(
+        &self,
+        is_carried: impl Fn(&str) -> bool,
+        counters: impl Fn(&SaId) -> Option<PassedCounters>,
+    ) -> Vec<PassedChild> {
+        let passed = |(name, id, child): (&str, ChildId, &Child)| {
+            let traffic = child.pairs.iter().map(|pair| pair.traffic());
+            Some(PassedChild {
+                child: negotiated(name, id, child),
+                traffic: traffic.collect::<Option<_>>()?,
+                inbound: counters(&child.associations.inbound.id)?,
+                outbound: counters(&child.associations.outbound.id)?,
+            })
+        };
+        let children = self.children();
+        let carried = children.filter(|(name, ..)| is_carried(name));
+        carried.filter_map(passed).collect()
+    }
+
+    /// Takes over a pair of the gateway before. Its IKE SA has gone.
+    pub(crate) fn adopt(&mut self, passed: &PassedChild) -> Result<Change, String> {
+        let mut all = Vec::new();
+        for (local, remote) in &passed.traffic {
+            all.extend(pairs(&[*local], &[*remote])?);
+        }
+        self.add(&passed.child, all, true)
+    }
+}
+
+/// A pair as it was negotiated, but for its traffic.
+fn negotiated(name: &str, id: ChildId, child: &Child) -> ChildSa {
+    let [inbound, outbound] = child.associations.both();
+    let (soft, hard) = (&inbound.lifetimes.soft, &inbound.lifetimes.hard);
+    let limit = |value: u64| (value > 0).then_some(value);
+    let hard = Duration::from_secs(hard.age);
+    ChildSa {
+        id,
+        connection: name.to_owned(),
+        child: child.name.clone(),
+        peer: child.identity.clone(),
+        protocol: match child.protection.protocol {
+            Protocol::Ah => IkeProtocol::AH,
+            Protocol::Esp | Protocol::IpComp => IkeProtocol::ESP,
+        },
+        mode: match child.protection.mode {
+            Mode::Transport => ChildMode::Transport,
+            Mode::Tunnel | Mode::Any => ChildMode::Tunnel,
+        },
+        inbound_spi: inbound.id.spi.get(),
+        outbound_spi: outbound.id.spi.get(),
+        inbound: inbound.suite.clone(),
+        outbound: outbound.suite.clone(),
+        extended_sequence_numbers: inbound.esn,
+        replay_window: inbound.replay_window,
+        local: inbound.id.destination,
+        remote: outbound.id.destination,
+        encapsulation: outbound
+            .encapsulation
+            .map(|udp| (udp.source_port, udp.destination_port)),
+        local_traffic: Vec::new(),
+        remote_traffic: Vec::new(),
+        lifetime: ChildLifetime {
+            // Without IKE nothing is rekeyed.
+            soft: hard,
+            hard,
+            soft_bytes: limit(soft.bytes),
+            soft_packets: limit(soft.packets),
+        },
+        outbound_state: match child.is_standby() {
+            true => Outbound::Standby,
+            false => Outbound::Active,
+        },
+        replaces: None,
+    }
+}
