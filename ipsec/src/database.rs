@@ -34,7 +34,7 @@ pub use shadowed::Shadowed;
 pub use snapshot::{Allowed, Decision, Snapshot};
 
 use crate::command::{Answer, Command, Refused};
-use crate::sa::{LifetimeEvent, SaId};
+use crate::sa::{LifetimeEvent, Sa, SaId, SaUsage};
 use draft::Draft;
 use interfaces::Numbers;
 use spd_entry::SpdEntry;
@@ -52,6 +52,8 @@ pub struct Database {
     numbers: Numbers,
     /// Devices that exist without associations too.
     kept: Arc<[KeptInterface]>,
+    /// Whether policies may bear a mark of their use that has no time yet.
+    has_marks: bool,
 }
 
 impl Database {
@@ -118,20 +120,23 @@ impl Database {
     }
 
     /// Once a second: ages associations, removes dead ones, and returns what happened to each. The snapshot is a new
-    /// one if any died.
-    pub fn tick(&mut self, now: u64) -> Vec<(SaId, LifetimeEvent)> {
+    /// one if any died. `look` sees each association: all in one pass, for of thousands none lies in a cache.
+    pub fn tick(
+        &mut self,
+        now: u64,
+        mut look: impl FnMut(&Arc<Sa>, &SaUsage),
+    ) -> Vec<(SaId, LifetimeEvent)> {
         let mut events = Vec::new();
         for sa in self.draft.sas() {
-            events.extend(
-                sa.state
-                    .take_events(&sa.config, now)
-                    .into_iter()
-                    .map(|event| (sa.config.id, event)),
-            );
+            let (own, usage) = sa.state.take_events_and_usage(&sa.config, now);
+            events.extend(own.into_iter().map(|event| (sa.config.id, event)));
+            look(sa, &usage);
         }
-        self.take_used();
-        for entry in self.draft.policies() {
-            entry.take_used(now);
+        self.snapshot.take_used(|entry| entry.note_used(now));
+        if std::mem::take(&mut self.has_marks) {
+            for entry in self.draft.policies() {
+                entry.take_used(now);
+            }
         }
         let expired = self.draft.expire_larval(now);
         if expired
@@ -148,14 +153,11 @@ impl Database {
         events
     }
 
-    /// Collects the marks that readers have set. A mark that a batch sets after its snapshot was replaced is lost; the
-    /// policy's next packet sets it again.
-    fn take_used(&self) {
-        self.snapshot.take_used(SpdEntry::mark_used);
-    }
-
     fn publish(&mut self) {
-        self.take_used();
+        // The marks that readers have set. One that a batch sets after its snapshot was replaced is lost; the policy's
+        // next packet sets it again.
+        self.snapshot.take_used(SpdEntry::mark_used);
+        self.has_marks = true;
         let sas: Vec<_> = self.draft.sas().cloned().collect();
         let interfaces = self.numbers.interfaces(&sas, &self.local, &self.kept);
         self.snapshot = Arc::new(Snapshot::new(

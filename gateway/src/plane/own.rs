@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use ipsec::command::{Answer, Command, Refused};
 use ipsec::database::{Database, KeptInterface, Snapshot};
 use ipsec::policy::Policy;
-use ipsec::sa::{LifetimeEvent, SaConfig, SaId};
+use ipsec::sa::{LifetimeEvent, Sa, SaConfig, SaId, SaUsage};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -134,10 +134,13 @@ impl<K: Kernel> OwnPlane<K> {
     }
 
     /// Ages associations. Expired ones have left the databases when this returns, and the kernel's tables too unless
-    /// these could not be updated; then every tick tries again.
-    pub(crate) fn tick(&mut self) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
+    /// these could not be updated; then every tick tries again. `look` sees each association.
+    pub(crate) fn tick(
+        &mut self,
+        look: impl FnMut(&Arc<Sa>, &SaUsage),
+    ) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
         let before = self.database.snapshot();
-        let events = self.database.tick((self.clock)());
+        let events = self.database.tick((self.clock)(), look);
         let after = self.database.snapshot();
         let changed = !Arc::ptr_eq(&before, &after);
         if changed {

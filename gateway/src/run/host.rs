@@ -13,7 +13,6 @@ mod watch;
 use super::devices::Devices;
 use super::forward::Plaintext;
 use super::icmp_validation::{self, Databases};
-use super::nat_keepalives::NatKeepalives;
 use super::native;
 use super::outer_network::{self, OuterNetwork};
 use super::senders;
@@ -37,6 +36,7 @@ use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
 use ipsec::sa::SaConfig;
 use kernel_plane::KernelPlane;
+pub(super) use out_of_band::is_silent;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -62,7 +62,6 @@ pub(super) struct Host {
     senders: Senders,
     /// This host's addresses, as last read.
     local: Vec<IpAddr>,
-    nat_keepalives: NatKeepalives,
     /// Random bits for dummy packets.
     random: IvSource,
     engine: Option<DataPlane>,
@@ -117,7 +116,6 @@ impl Host {
             outside,
             senders: senders::of_this_process(warn),
             local: Vec::new(),
-            nat_keepalives: NatKeepalives::default(),
             random: IvSource::from_system()
                 .map_err(|error| Failure::new(format!("no random numbers: {error}")))?,
             engine: None,

@@ -1,40 +1,19 @@
 //! NAT keepalives (RFC 3948 4): an association that has sent nothing for its keepalive interval sends one byte, so that
 //! a NAT on the path keeps its mapping.
 
-use ipsec::sa::{Sa, SaId};
-use std::collections::HashMap;
-use std::net::IpAddr;
+use ipsec::sa::{Sa, SaUsage};
 
 /// RFC 3948 2.3: the content of a NAT keepalive.
 pub(super) const CONTENT: [u8; 1] = [0xff];
 
-/// When the next keepalive is due for each association for which one was sent, if nothing else is sent until then.
-#[derive(Default)]
-pub(super) struct NatKeepalives(HashMap<SaId, u64>);
-
-impl NatKeepalives {
-    /// Whether the keepalive of this association is due, on a host with the addresses `local`; it counts as sent.
-    pub(super) fn take_due(&mut self, sa: &Sa, local: &[IpAddr], now: u64) -> bool {
-        let (config, usage) = (&sa.config, sa.state.usage());
-        let interval = u64::from(config.keepalive);
-        let is_idle = now >= usage.last_used.max(usage.created) + interval;
-        if interval == 0 || !is_idle || !local.contains(&config.source) {
-            return false;
-        }
-        let next = now + interval;
-        // One that lies further ahead was set by an interval that has been shortened since.
-        let waits = |at: &u64| now < *at && *at <= next;
-        let is_due = !self.0.get(&config.id).is_some_and(waits);
-        if is_due {
-            self.0.insert(config.id, next);
-        }
-        is_due
-    }
-
-    /// What is due again, or belongs to an association that has gone, needs no entry.
-    pub(super) fn forget_until(&mut self, now: u64) {
-        self.0.retain(|_, at| now < *at);
-    }
+/// Whether the keepalive of an association is due.
+pub(super) fn is_due(sa: &Sa, usage: &SaUsage, now: u64) -> bool {
+    let interval = u64::from(sa.config.keepalive);
+    let last = usage
+        .last_used
+        .max(usage.created)
+        .max(sa.state.kept_alive_at());
+    interval > 0 && now >= last + interval
 }
 
 #[cfg(test)]
@@ -43,8 +22,8 @@ mod tests {
     use crate::plane::{Plane, Recorder};
     use ipsec::database::Snapshot;
     use ipsec::setkey::{Forwarding, NoNames, compile};
+    use std::net::IpAddr;
 
-    const LOCAL: [u8; 4] = [192, 0, 2, 1];
     const REMOTE: [u8; 4] = [192, 0, 2, 2];
 
     fn snapshot(plane: &mut Recorder, text: &str) -> std::sync::Arc<Snapshot> {
@@ -61,24 +40,24 @@ mod tests {
     }
 
     /// The destinations of those that are sent.
-    fn sent(keepalives: &mut NatKeepalives, snapshot: &Snapshot, now: u64) -> Vec<IpAddr> {
-        let due = |sa: &&std::sync::Arc<Sa>| keepalives.take_due(sa, &[LOCAL.into()], now);
-        let due = snapshot.sas().filter(due);
-        let sent = due.map(|sa| sa.config.id.destination).collect();
-        keepalives.forget_until(now);
-        sent
+    fn sent(snapshot: &Snapshot, now: u64) -> Vec<IpAddr> {
+        let due = snapshot
+            .sas()
+            .filter(|sa| is_due(sa, &sa.state.usage(), now));
+        let note = |sa: &std::sync::Arc<Sa>| {
+            sa.state.note_keepalive(now);
+            sa.config.id.destination
+        };
+        due.map(note).collect()
     }
 
     #[test]
     fn a_keepalive_is_due_after_each_interval_without_a_packet_and_only_where_it_was_asked_for() {
-        let (out, back) = ("192.0.2.1 192.0.2.2", "192.0.2.2 192.0.2.1");
-        let text = add(out, 300, "-o keepalive=20")
-            + &add(out, 301, "")
-            + &add(back, 302, "-o keepalive=20");
+        let out = "192.0.2.1 192.0.2.2";
+        let text = add(out, 300, "-o keepalive=20") + &add(out, 301, "");
         let mut plane = Recorder::default();
         let snapshot = snapshot(&mut plane, &text);
-        let mut keepalives = NatKeepalives::default();
-        let mut due = |now| sent(&mut keepalives, &snapshot, now);
+        let due = |now| sent(&snapshot, now);
         assert_eq!(due(19).len(), 0);
         assert_eq!(due(20), [IpAddr::from(REMOTE)]);
         assert_eq!([due(21).len(), due(39).len(), due(40).len()], [0, 0, 1]);
@@ -89,14 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_association_is_forgotten() {
+    fn a_shorter_interval_counts_from_the_last_keepalive() {
+        let out = "192.0.2.1 192.0.2.2";
         let mut plane = Recorder::default();
-        let mut keepalives = NatKeepalives::default();
-        let text = add("192.0.2.1 192.0.2.2", 300, "-o keepalive=20");
-        let with = snapshot(&mut plane, &text);
-        assert_eq!(sent(&mut keepalives, &with, 20).len(), 1);
-        let without = snapshot(&mut plane, "flush;");
-        assert!(sent(&mut keepalives, &without, 90).is_empty());
-        assert!(keepalives.0.is_empty());
+        let long = snapshot(&mut plane, &add(out, 300, "-o keepalive=600"));
+        assert_eq!(sent(&long, 600).len(), 1);
+        let update = add(out, 300, "-o keepalive=20").replacen("add", "update", 1);
+        let short = snapshot(&mut plane, &update);
+        assert_eq!([sent(&short, 619).len(), sent(&short, 620).len()], [0, 1]);
     }
 }

@@ -31,10 +31,15 @@ impl SpdEntry {
         self.used.store(true, Ordering::Relaxed);
     }
 
+    /// Notes that it has decided about a packet by now.
+    pub(super) fn note_used(&self, now: u64) {
+        self.last_used.store(now, Ordering::Relaxed);
+    }
+
     /// Turns the note of its use into a time.
     pub(super) fn take_used(&self, now: u64) {
         if self.used.load(Ordering::Relaxed) && self.used.swap(false, Ordering::Relaxed) {
-            self.last_used.store(now, Ordering::Relaxed);
+            self.note_used(now);
         }
     }
 

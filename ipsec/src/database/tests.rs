@@ -252,7 +252,7 @@ fn a_reserved_spi_is_free_and_waits_for_its_keys() {
         spis(&apply(&mut database, &[Command::DumpSas(None)]).unwrap()),
         [0x1001, 0x1002]
     );
-    database.tick(5000);
+    database.tick(5000, |_, _| ());
     assert!(
         database.snapshot().find(&id(0x1002, GATEWAYS.1)).is_some(),
         "keyed ones are not forgotten"
@@ -341,7 +341,7 @@ fn the_youngest_association_that_is_not_dying_carries_the_traffic() {
     let sa = snapshot.sa(snapshot.find(&id(0x1002, GATEWAYS.1)).unwrap());
     sa.state.reserve(&sa.config, 1, 100, 1001).unwrap();
     assert_eq!(
-        database.tick(1001),
+        database.tick(1001, |_, _| ()),
         [(id(0x1002, GATEWAYS.1), LifetimeEvent::Soft)]
     );
     assert_eq!(chosen(&database, &site_packet()), Some(0x1001));
@@ -361,9 +361,9 @@ fn a_dead_association_is_reported_removed_and_acquired_again() {
         ..tunnel(0x1001)
     };
     let mut database = database(&[add_policy(site_to_site(Level::Require)), add(mortal)]);
-    assert_eq!(database.tick(1059), []);
+    assert_eq!(database.tick(1059, |_, _| ()), []);
     assert_eq!(
-        database.tick(1060),
+        database.tick(1060, |_, _| ()),
         [(id(0x1001, GATEWAYS.1), LifetimeEvent::Hard)]
     );
     assert_eq!(
@@ -649,9 +649,9 @@ fn the_use_of_a_policy_is_shown_after_the_next_tick() {
         };
     assert_eq!(last_used(&mut database), 0);
     let _ = database.snapshot().outbound(&site_packet());
-    database.tick(2000);
+    database.tick(2000, |_, _| ());
     assert_eq!(last_used(&mut database), 2000);
-    database.tick(3000);
+    database.tick(3000, |_, _| ());
     assert_eq!(last_used(&mut database), 2000);
 }
 

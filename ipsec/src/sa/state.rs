@@ -30,6 +30,8 @@ pub struct SaState {
     counter_start: AtomicU64,
     /// Whether `peer_endpoint` holds one: looked at for each packet, where the lock would cost too much.
     peer_has_moved: AtomicBool,
+    /// When the last NAT keepalive was sent, in seconds since the Unix epoch; 0 for never.
+    kept_alive_at: AtomicU64,
     /// By reason; absent until the first one, for most associations never drop anything.
     drops: OnceLock<Box<[AtomicU64; Dropped::ALL.len()]>>,
     /// Parts of packets from AGGFRAG payloads; absent until the first one came.
@@ -96,6 +98,7 @@ impl SaState {
             drops: OnceLock::new(),
             unpacking: Mutex::new(None),
             peer_has_moved: AtomicBool::new(false),
+            kept_alive_at: AtomicU64::new(0),
             peer_endpoint: Mutex::new(None),
         }
     }
@@ -206,6 +209,15 @@ impl SaState {
 
     /// The limits passed since the last call, each reported once. `now` also ages the association.
     pub fn take_events(&self, config: &SaConfig, now: u64) -> Vec<LifetimeEvent> {
+        self.take_events_and_usage(config, now).0
+    }
+
+    /// The same with all counters at that moment.
+    pub(crate) fn take_events_and_usage(
+        &self,
+        config: &SaConfig,
+        now: u64,
+    ) -> (Vec<LifetimeEvent>, SaUsage) {
         let mut counters = self.counters();
         let _ = counters.check_age(config, self.created.load(Ordering::Relaxed), now);
         let due = [
@@ -213,10 +225,9 @@ impl SaState {
             (counters.hard.take(), LifetimeEvent::Hard),
             (counters.sequence_over.take(), LifetimeEvent::SequenceOver),
         ];
-        due.into_iter()
-            .filter(|(due, _)| *due)
-            .map(|(_, event)| event)
-            .collect()
+        let due = due.into_iter().filter(|(due, _)| *due);
+        let events = due.map(|(_, event)| event).collect();
+        (events, self.usage_of(&counters))
     }
 
     /// Records where an authentic packet in UDP came from, if that is not the association's peer address: a NAT may
@@ -235,7 +246,18 @@ impl SaState {
 
     /// Where the last authentic packet came from, if that is not the association's peer address.
     pub fn observed_peer_endpoint(&self) -> Option<SocketAddr> {
-        *self.lock_peer_endpoint()
+        let has_moved = self.peer_has_moved.load(Ordering::Relaxed);
+        has_moved.then(|| *self.lock_peer_endpoint()).flatten()
+    }
+
+    /// When the last NAT keepalive was sent, in seconds since the Unix epoch; 0 for never.
+    pub fn kept_alive_at(&self) -> u64 {
+        self.kept_alive_at.load(Ordering::Relaxed)
+    }
+
+    /// A NAT keepalive is sent now.
+    pub fn note_keepalive(&self, now: u64) {
+        self.kept_alive_at.store(now, Ordering::Relaxed);
     }
 
     /// Whether an association of this configuration can go on from here: numbers beyond 32 bits need extended ones, or
@@ -258,7 +280,10 @@ impl SaState {
 
     /// All counters at one moment.
     pub fn usage(&self) -> SaUsage {
-        let counters = self.counters();
+        self.usage_of(&self.counters())
+    }
+
+    fn usage_of(&self, counters: &Counters) -> SaUsage {
         SaUsage {
             sequence: counters.sent.max(counters.window.top()),
             created: self.created.load(Ordering::Relaxed),

@@ -89,11 +89,11 @@ fn what_cannot_be_taken_back_at_once_is_tried_at_every_tick() {
     plane.apply(&commands(TUNNEL)).unwrap();
     (plane.kernel().fails, plane.kernel().fails_for_good) = (true, true);
     plane.apply(&commands("spdflush;")).unwrap_err();
-    assert!(plane.tick().1.is_err());
+    assert!(plane.tick(|_, _| ()).1.is_err());
     (plane.kernel().fails, plane.kernel().fails_for_good) = (false, false);
     let enforced = plane.kernel().enforced;
-    plane.tick().1.unwrap();
-    plane.tick().1.unwrap();
+    plane.tick(|_, _| ()).1.unwrap();
+    plane.tick(|_, _| ()).1.unwrap();
     assert_eq!(
         (plane.kernel().enforced, plane.kernel().policies),
         (enforced + 1, 1)
@@ -107,7 +107,7 @@ fn what_ends_is_reported_even_where_the_kernel_refuses_the_change() {
     plane.apply(&commands(&mortal)).unwrap();
     plane.clock = || 1_000_011;
     plane.kernel().fails = true;
-    let (events, followed) = plane.tick();
+    let (events, followed) = plane.tick(|_, _| ());
     assert_eq!((events.len(), followed.is_err()), (1, true));
 }
 

@@ -4,12 +4,14 @@
 use super::{Gateway, MIN_CHECK_INTERVAL};
 use crate::events::{SaName, What, direction_name};
 use crate::failure::Failure;
+use crate::run::host::is_silent;
 use dataplane::Notice;
 use dataplane::clock::now;
-use ipsec::database::Snapshot;
 use ipsec::packet::Outline;
-use ipsec::sa::{LifetimeEvent, Sa};
+use ipsec::sa::{LifetimeEvent, Phase, Sa, SaId};
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The least time between two acquire events of one policy.
@@ -61,11 +63,7 @@ impl Gateway {
     pub(super) fn tick(&mut self) {
         self.end_move();
         self.read_kernel_counters_older_than(Duration::ZERO);
-        self.age();
-        let snapshot = self.snapshot();
-        self.look_at_associations(&snapshot);
-        self.plane.kernel().send_beside_traffic(&snapshot, now());
-        drop(snapshot);
+        self.age_and_look();
         self.check_rekey();
         let totals = self.plane.kernel().totals();
         let at = Instant::now();
@@ -82,7 +80,11 @@ impl Gateway {
 
     /// Ages associations, and reports those whose limits were passed.
     pub(super) fn age(&mut self) {
-        let (events, followed) = self.plane.tick();
+        let aged = self.plane.tick(|_, _| ());
+        self.report_aged(aged);
+    }
+
+    fn report_aged(&mut self, (events, followed): (Vec<(SaId, LifetimeEvent)>, io::Result<()>)) {
         self.report_limits(&events);
         for (id, event) in events {
             let name = SaName::from(id);
@@ -95,39 +97,41 @@ impl Gateway {
         self.warn_if_failed(followed);
     }
 
-    /// What has happened to each association: all in one pass, for of thousands none lies in a cache.
-    fn look_at_associations(&mut self, snapshot: &Snapshot) {
-        let since = self.received_since();
-        let mut used = Vec::new();
-        for sa in snapshot.sas() {
-            let usage = sa.state.usage();
+    /// The same, with what has happened to each association since the last second.
+    fn age_and_look(&mut self) {
+        let (since, now) = (self.received_since(), now());
+        let (mut used, mut silent, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+        let aged = self.plane.tick(|sa, usage| {
+            if usage.phase == Phase::Dead {
+                return;
+            }
             if usage.packets > 0 && usage.last_used >= since {
                 used.push(sa.config.id);
             }
-            self.report_moved_peer(sa);
-        }
-        self.moved.retain(|id, _| snapshot.find(id).is_some());
+            if is_silent(sa, usage, now) {
+                silent.push(Arc::clone(sa));
+            }
+            if let Some(from) = sa.state.observed_peer_endpoint() {
+                moved.push((Arc::clone(sa), from));
+            }
+        });
+        self.report_aged(aged);
+        self.report_moved_peers(&moved);
         self.report_received(&used);
+        self.plane.kernel().send_beside_traffic(&silent, now);
     }
 
     /// As the kernel with its mapping events: each new address is reported once, and the key manager should then issue
     /// `update`.
-    fn report_moved_peer(&mut self, sa: &Sa) {
-        let now = sa.state.observed_peer_endpoint();
-        if now.is_none() && self.moved.is_empty() {
-            return;
-        }
-        let id = sa.config.id;
-        if self.moved.get(&id).copied() == now {
-            return;
-        }
-        match now {
-            Some(from) => {
-                self.moved.insert(id, from);
+    fn report_moved_peers(&mut self, moved: &[(Arc<Sa>, SocketAddr)]) {
+        let now_moved = moved.iter().map(|(sa, from)| (sa.config.id, *from));
+        let before = std::mem::replace(&mut self.moved, now_moved.collect());
+        for (sa, from) in moved {
+            if before.get(&sa.config.id) != Some(from) {
                 let association = SaName::of(&sa.config);
+                let from = *from;
                 self.report_event(What::Mapping { association, from });
             }
-            None => drop(self.moved.remove(&id)),
         }
     }
 

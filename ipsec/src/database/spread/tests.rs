@@ -209,7 +209,10 @@ fn one_that_is_about_to_end_stays_until_its_successor_is_there() {
     let snapshot = database.snapshot();
     let sa = Arc::clone(snapshot.sas().next().unwrap());
     sa.state.reserve(&sa.config, 2, 60, 1001).unwrap();
-    assert!(!database.tick(1001).is_empty(), "the soft limit is told");
+    assert!(
+        !database.tick(1001, |_, _| ()).is_empty(),
+        "the soft limit is told"
+    );
     assert_eq!(choices(&database), before);
     apply(&mut database, &associations([1005]), 1);
     let shares = shares(choices(&database));

@@ -31,9 +31,9 @@ fn every_number_of_a_range_is_reserved_once() {
 fn a_number_that_gets_no_keys_is_free_again_after_half_a_minute() {
     let mut database = Database::default();
     apply(&mut database, &get_spi(0x1001, 0x1001)).unwrap();
-    database.tick(1029);
+    database.tick(1029, |_, _| ());
     assert!(apply(&mut database, &get_spi(0x1001, 0x1001)).is_err());
-    database.tick(1030);
+    database.tick(1030, |_, _| ());
     assert!(apply(&mut database, &get_spi(0x1001, 0x1001)).is_ok());
 }
 
