@@ -21,6 +21,7 @@ use crate::path_mtu::PathMtus;
 use crate::pipeline::affinity::Placement;
 use crate::pipeline::event::Event;
 use crate::pipeline::governor::{self, Governor, LaneReport, PumpStep, ReportCell, Workers};
+use crate::pipeline::hold::{Gate, Held};
 use crate::pipeline::lane::Commit;
 use crate::pipeline::pump::{LaneConfig, Prepare, Pump};
 use crate::pipeline::wake;
@@ -108,6 +109,7 @@ pub struct DataPlane {
     /// Ends after the readers, which still drain their lanes.
     threads: Arc<WorkerThreads>,
     report_cells: [ReportCell; 2],
+    gates: [Arc<Gate>; 2],
     outbound: Arc<Counters>,
     inbound: Arc<Counters>,
 }
@@ -147,6 +149,7 @@ impl DataPlane {
             readers: Vec::with_capacity(2),
             threads: Arc::new(threads),
             report_cells: [(); 2].map(|()| governor::report_cell(options.workers)),
+            gates: Default::default(),
             outbound,
             inbound,
         };
@@ -176,6 +179,7 @@ impl DataPlane {
             workers: options.workers,
             threads: Arc::clone(&self.threads),
             report_cell: Arc::clone(&self.report_cells[self.readers.len()]),
+            gate: Arc::clone(&self.gates[self.readers.len()]),
             placement: options.placement.clone(),
             direction,
             hook: Arc::clone(hook),
@@ -200,6 +204,13 @@ impl DataPlane {
         [read(&self.report_cells[0]), read(&self.report_cells[1])]
     }
 
+    /// Holds the outbound or the inbound reading thread as soon as its source is empty and all that it has read has
+    /// left, and gives up after `limit`. Packets that arrive wait in the source's queue until the hold is dropped.
+    pub fn hold(&self, direction: Direction, limit: Duration) -> Option<Held> {
+        let place = usize::from(direction != Direction::Out);
+        self.gates[place].hold(limit, || self.wakers.iter().for_each(Waker::wake))
+    }
+
     /// Stops reading, sends all batches in flight, and returns the final counts.
     pub fn stop(mut self) -> Totals {
         self.halt();
@@ -209,6 +220,7 @@ impl DataPlane {
     fn halt(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.wakers.iter().for_each(Waker::wake);
+        self.gates.iter().for_each(|gate| gate.end());
         for reader in self.readers.drain(..) {
             // A thread that panicked has printed its message already.
             let _ = reader.join();
@@ -268,6 +280,7 @@ struct Reader {
     workers: Workers,
     threads: Arc<WorkerThreads>,
     report_cell: ReportCell,
+    gate: Arc<Gate>,
     placement: Placement,
     direction: Direction,
     hook: Hook,
@@ -281,6 +294,7 @@ impl Reader {
             (self.hook)(Notice::Failed { direction, error });
         }
         pump.drain();
+        self.gate.end();
     }
 
     fn pump<P: Prepare, C: Commit<P::Batch>>(&self, pump: &mut Pump<P, C>) -> io::Result<()> {
@@ -288,12 +302,19 @@ impl Reader {
         let mut governor = Governor::of_this_thread(self.workers, threads, report_cell);
         let (mut poll_until, mut in_a_row) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
+            let is_asked = self.gate.is_asked();
             let wait = match self.idle {
+                _ if is_asked => Wait::Poll,
                 Idle::Sleep => Wait::AtMost(MAX_SLEEP),
                 Idle::Adaptive(_) if Instant::now() >= poll_until => Wait::AtMost(MAX_SLEEP),
                 Idle::Adaptive(_) | Idle::Busy => Wait::Poll,
             };
             let count = pump.step(wait)?;
+            if is_asked && count == 0 {
+                pump.drain();
+                self.gate.stay();
+                continue;
+            }
             if let (Idle::Adaptive(time), 1..) = (self.idle, count) {
                 poll_until = Instant::now() + time;
             }

@@ -11,6 +11,7 @@ pub mod choice;
 pub mod cpu_time;
 pub mod event;
 pub mod governor;
+pub mod hold;
 pub mod lane;
 pub mod lane_stats;
 pub(crate) mod migration;

@@ -36,7 +36,7 @@ def move(gateway, to, *more):
 
 
 class Transfers:
-    """TCP, there and back, one after the other until it ends."""
+    """TCP, there and back, over and over until it ends; as long as each takes there is none, so that it is half load."""
 
     def __init__(self, pair):
         self.pair, self.stopped, self.count, self.trouble = pair, False, 0, []
@@ -45,7 +45,9 @@ class Transfers:
 
     def work(self):
         while not self.stopped:
+            began = time.monotonic()
             trouble = self.pair.transfer()
+            time.sleep(time.monotonic() - began)
             self.count += 1
             self.trouble += [trouble] if trouble else []
 

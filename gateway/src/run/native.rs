@@ -164,6 +164,16 @@ impl Native {
         Ok(rings)
     }
 
+    /// Whether something waits in a ring.
+    pub(super) fn has_waiting(&self) -> io::Result<bool> {
+        for ring in self.rings.values() {
+            if ring.handle.has_waiting()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn close_all_but(&mut self, links: &BTreeMap<u32, SimpleLink>) {
         self.rings.retain(|device, ring| {
             let is_wanted = links

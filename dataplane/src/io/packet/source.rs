@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Receives native ESP from one device's ring.
 pub struct PacketSource {
@@ -82,6 +83,11 @@ impl RingHandle {
     /// From now on the ring takes ESP to these addresses.
     pub fn set_addresses(&self, addresses: &RingAddresses) -> io::Result<()> {
         addresses.for_ring().attach(self.socket.as_fd())
+    }
+
+    /// Whether packets wait in the ring.
+    pub fn has_waiting(&self) -> io::Result<bool> {
+        wait_readable(self.socket.as_fd(), None, Wait::AtMost(Duration::ZERO))
     }
 
     /// Closes the ring: its source is dropped.

@@ -3,6 +3,7 @@
 
 use super::Host;
 use crate::plane::KernelDatabases;
+use crate::routes::firewall::ring_bypass::Rings;
 use ipsec::policy::Policy;
 use ipsec::sa::{Sa, SaId};
 use netlink_packet_xfrm::state::ModifyMessage;
@@ -54,6 +55,11 @@ impl Host {
         if let Some(plane) = &mut self.kernel_plane {
             plane.databases.observe(id, last);
         }
+    }
+
+    /// Removes the rules that keep native ESP from the kernel where packet rings receive it.
+    pub(super) fn end_ring_bypass(&mut self) -> io::Result<()> {
+        self.installed.install_ring_bypass(&Rings::default())
     }
 
     /// A gateway that stops leaves its policies, so that nothing passes in clear, and no association: their numbers are

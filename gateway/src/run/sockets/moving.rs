@@ -1,7 +1,7 @@
 //! UDP sockets that stay bound while a gateway moves to the other plane: the port, and what waits in the socket, go on.
 
 use super::Sockets;
-use super::to_kernel::{hand_esp_to_kernel, take_esp_from_kernel};
+use super::to_kernel::{end_coalescing, hand_esp_to_kernel, take_esp_from_kernel};
 use crate::handover::Need;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -39,19 +39,25 @@ impl Sockets {
         Ok(())
     }
 
-    /// Whether something waits in a UDP socket.
+    /// Whether something waits to be read from a socket or ring.
     pub(in crate::run) fn has_waiting(&self) -> io::Result<bool> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let udp = held
+        let read = held
             .iter()
-            .filter(|(need, _)| matches!(need, Need::Udp { .. }));
+            .filter(|(need, _)| !matches!(need, Need::Whole { .. }));
         let watched =
-            udp.map(|(_, socket)| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
+            read.map(|(_, socket)| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
         let mut watched: Vec<_> = watched.collect();
         let none = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        Ok(poll(&mut watched, Some(&none))? > 0)
+        Ok(poll(&mut watched, Some(&none))? > 0 || self.native.has_waiting()?)
+    }
+
+    /// Ends GRO, once nothing coalesced waits any more: without it the lengths of its datagrams would not be told.
+    pub(in crate::run) fn end_coalescing(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.values().for_each(end_coalescing);
     }
 }

@@ -7,10 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 const UDP_ENCAP: libc::c_int = 100;
 const UDP_ENCAP_ESPINUDP: libc::c_int = 2;
 
-/// RFC 3948: the kernel's IPsec takes the ESP that arrives at this socket.
+/// RFC 3948: the kernel's IPsec takes the ESP that arrives at this socket. GRO is left as it is: what has been
+/// coalesced already can be read only with it, and where the kernel takes ESP, it takes single datagrams.
 pub(super) fn hand_esp_to_kernel(socket: &impl AsFd, port: u16, v6: bool) -> Result<(), OpenError> {
-    // It expects single datagrams; a kernel without the option has no others.
-    let _ = set(socket, libc::UDP_GRO, 0);
     set(socket, UDP_ENCAP, UDP_ENCAP_ESPINUDP).map_err(|error| {
         let version = if v6 { "IPv6" } else { "IPv4" };
         OpenError::System {
@@ -18,6 +17,12 @@ pub(super) fn hand_esp_to_kernel(socket: &impl AsFd, port: u16, v6: bool) -> Res
             error,
         }
     })
+}
+
+/// What arrives at this socket is not coalesced any more.
+pub(super) fn end_coalescing(socket: &impl AsFd) {
+    // A kernel without the option coalesces nothing.
+    let _ = set(socket, libc::UDP_GRO, 0);
 }
 
 /// From now on the ESP that arrives at this socket is read from it.

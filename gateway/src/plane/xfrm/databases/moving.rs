@@ -2,7 +2,7 @@
 //! opened by one of the two.
 //!
 //! ```text
-//!   to the kernel    add_from: ours up to a number, the kernel's behind it ──► set_edge ──► begin_counting
+//!   to the kernel    set_sent, give_opening: ours up to a number, the kernel's behind it ──► begin_counting
 //!   to our own       end_sending, end_opening: the kernel's last numbers and window ──► ours behind them
 //! ```
 
@@ -80,12 +80,29 @@ impl KernelDatabases {
 
     /// From now on the kernel opens what is above `edge`, and nothing else.
     pub(crate) fn set_edge(&mut self, sa: &Arc<Sa>, edge: u64) -> io::Result<()> {
-        let start = SavedCounters {
-            edge,
-            ..SavedCounters::default()
-        };
+        self.set_numbers(
+            sa,
+            &SavedCounters {
+                edge,
+                ..SavedCounters::default()
+            },
+        )
+    }
+
+    /// The kernel's next number is the one after `sent`.
+    pub(crate) fn set_sent(&mut self, sa: &Arc<Sa>, sent: u64) -> io::Result<()> {
+        self.set_numbers(
+            sa,
+            &SavedCounters {
+                sent,
+                ..SavedCounters::default()
+            },
+        )
+    }
+
+    fn set_numbers(&mut self, sa: &Arc<Sa>, numbers: &SavedCounters) -> io::Result<()> {
         let owner = self.owner.mark(true);
-        let whole = counters::emit_from(&sa.config, &start, owner);
+        let whole = counters::emit_from(&sa.config, numbers, owner);
         let whole = ZeroizingMessage::new(XfrmMessage::AddSa(whole));
         let Some((_, whole)) = sa_of(&whole) else {
             return Ok(());
@@ -111,13 +128,7 @@ impl KernelDatabases {
                 continue;
             };
             held.before = held.sa.state.saved();
-            let counted = held.sa.state.drops();
-            let by_user_plane = |reason| counted.iter().find(|(known, _)| *known == reason);
-            held.drops = DropsBefore {
-                by_user_plane: REASONS
-                    .map(|reason| by_user_plane(reason).map_or(0, |(_, count)| *count)),
-                by_kernel: drops_of(message),
-            };
+            held.drops = drops_before(&held.sa, drops_of(message));
         }
         Ok(())
     }
@@ -139,35 +150,52 @@ impl KernelDatabases {
         Ok(())
     }
 
+    /// Adds an inbound association, of which our own data plane has opened what `start` says.
+    pub(crate) fn give_opening(&mut self, sa: &Arc<Sa>, start: SavedCounters) -> io::Result<()> {
+        self.add_from(sa, start)?;
+        if let Some(held) = self.sas.get_mut(&sa.config.id) {
+            held.drops = drops_before(sa, Default::default());
+        }
+        Ok(())
+    }
+
+    /// Ends one inbound association, as [`Self::end_opening`] does.
+    pub(crate) fn take_back_opening(&mut self, sa: &Arc<Sa>) -> io::Result<()> {
+        self.end_opening_of(&sa.config.id, &mut LastStates::listen()?)
+    }
+
     /// Ends the associations by which packets arrive. What each has opened, up to the last packet, is what our own data
     /// plane does not open again. If the kernel does not report its last window, that is an error: packets could be
     /// opened a second time.
     pub(crate) fn end_opening(&mut self) -> io::Result<()> {
         let mut last = LastStates::listen()?;
-        for id in self.ids(true) {
-            let Some(held) = self.sas.get(&id) else {
-                continue;
-            };
-            let sa = Arc::clone(&held.sa);
-            self.delete(&sa.config.id)?;
-            let ended = last.take();
-            let own = ended.iter().find(|(ended, _)| *ended == id);
-            let message = own.and_then(|(_, answer)| sa_of(answer));
-            if let Some((_, message)) = message {
-                self.observe(&id, message);
-                let edge = counters::read(message).edge;
-                let seen = replay_of(&message.nlas);
-                let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
-                sa.state.take_over_window(&sa.config, edge, is_seen);
-            }
-            self.sas.remove(&id);
-            if message.is_none() {
-                return Err(io::Error::other(format!(
-                    "the kernel did not report the last replay window of SPI {}",
-                    id.spi
-                )));
-            }
-        }
+        let mut ids = self.ids(true).into_iter();
+        ids.try_for_each(|id| self.end_opening_of(&id, &mut last))
+    }
+
+    fn end_opening_of(&mut self, id: &SaId, last: &mut LastStates) -> io::Result<()> {
+        let Some(held) = self.sas.get(id) else {
+            return Ok(());
+        };
+        let sa = Arc::clone(&held.sa);
+        self.delete(id)?;
+        let ended = last.take();
+        let own = ended.iter().find(|(ended, _)| ended == id);
+        let message = own.and_then(|(_, answer)| sa_of(answer));
+        let Some((_, message)) = message else {
+            self.sas.remove(id);
+            sa.state.own_all_numbers();
+            return Err(io::Error::other(format!(
+                "the kernel did not report the last replay window of SPI {}",
+                id.spi
+            )));
+        };
+        self.observe(id, message);
+        let edge = counters::read(message).edge;
+        let seen = replay_of(&message.nlas);
+        let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
+        sa.state.take_over_window(&sa.config, edge, is_seen);
+        self.sas.remove(id);
         Ok(())
     }
 
@@ -191,6 +219,16 @@ impl KernelDatabases {
         held.filter(|(_, held)| held.is_inbound == is_inbound)
             .map(|(id, _)| *id)
             .collect()
+    }
+}
+
+/// What our own data plane has dropped of an association counts on.
+fn drops_before(sa: &Sa, by_kernel: [u64; REASONS.len()]) -> DropsBefore {
+    let counted = sa.state.drops();
+    let by_user_plane = |reason| counted.iter().find(|(known, _)| *known == reason);
+    DropsBefore {
+        by_user_plane: REASONS.map(|reason| by_user_plane(reason).map_or(0, |(_, count)| *count)),
+        by_kernel,
     }
 }
 

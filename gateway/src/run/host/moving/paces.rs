@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Numbers that stay at least, and for how long a stream at its present pace has some.
-const MIN_NUMBERS: u64 = 8;
+const MIN_NUMBERS: u64 = 64;
 const SHARED_TIME: Duration = Duration::from_millis(40);
 
 /// The shortest time over which a pace is measured.

@@ -5,40 +5,38 @@
 //!   numbers received   ours up to a limit │ the kernel's behind it      a copy of each packet reaches both
 //! ```
 //!
-//! Our threads run until the last step: what waits in the TUN device and in the sockets is sealed and opened by them.
+//! Our threads run until the last step. Each direction passes over while its thread is held still and nothing waits for
+//! it, so that no packet of ours is behind one of the kernel's.
+
+mod arriving;
 
 use super::super::Host;
 use super::super::crossing::{MoveContext, sum, text};
 use super::super::kernel_plane::KernelPlane;
 use super::paces::Paces;
 use crate::plane::{KernelDatabases, Mover};
-use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
-use crate::run::sockets::{self, Sockets};
+use crate::run::sockets::Sockets;
 use dataplane::DataPlane;
-use ipsec::dropped::Dropped;
+use dataplane::pipeline::hold::Held;
 use ipsec::policy::Direction;
-use ipsec::sa::{Sa, SavedCounters};
+use ipsec::sa::Sa;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the numbers that are ours may take to arrive. An association that is slower than that is handed over at
-/// the number where it is.
-const MAX_SHARED_TIME: Duration = Duration::from_millis(300);
+/// How long a moment is waited for at which nothing waits for our threads; packets are carried meanwhile.
+const MAX_QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// How long packets may wait in the TUN device for our threads.
 const MAX_TUN_DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// The TUN device counts as empty once nothing was in it for so long.
 const TUN_IDLE_TIME: Duration = Duration::from_millis(2);
-
-/// So long after an association's last packet was opened the threads have delivered it.
-const DELIVERY_TIME: Duration = Duration::from_millis(5);
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
 
@@ -136,49 +134,79 @@ impl<'a> ToKernel<'a> {
         Ok(())
     }
 
-    fn outbound(&mut self) -> Result<(), String> {
-        let sas: Vec<_> = self
-            .sas
-            .iter()
-            .filter(|(_, is_inbound)| !is_inbound)
-            .collect();
-        let sas: Vec<_> = sas.into_iter().map(|(sa, _)| Arc::clone(sa)).collect();
-        for sa in sas {
-            let sent = sa
-                .state
-                .share_sending(&sa.config, self.paces.numbers_to_send(&sa));
-            let start = SavedCounters {
-                sent,
-                ..sa.state.saved()
+    /// The associations of one direction that the kernel is to carry.
+    fn carried(&self, inbound: bool) -> Vec<Arc<Sa>> {
+        let sas = self.sas.iter();
+        sas.filter(|(_, is_inbound)| *is_inbound == inbound)
+            .map(|(sa, _)| Arc::clone(sa))
+            .collect()
+    }
+
+    /// Holds a direction's thread at a moment at which nothing waits for it, if there is one within `limit`.
+    fn quiet(&self, direction: Direction, limit: Duration) -> Result<Option<Held>, String> {
+        let began = Instant::now();
+        let Some(engine) = &self.host.engine else {
+            return Ok(None);
+        };
+        while let Some(left) = limit.checked_sub(began.elapsed()) {
+            let Some(held) = engine.hold(direction, left) else {
+                break;
             };
+            if !self.has_waiting(direction)? {
+                return Ok(Some(held));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether packets wait for a direction's thread.
+    fn has_waiting(&self, direction: Direction) -> Result<bool, String> {
+        if direction != Direction::Out {
+            return self.host.sockets.has_waiting().map_err(text);
+        }
+        let Some((tun, _)) = self.host.plaintext.share() else {
+            return Ok(false);
+        };
+        let mut watched = [PollFd::from_borrowed_fd(tun.as_fd(), PollFlags::IN)];
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        Ok(poll(&mut watched, Some(&none)).map_err(text)? > 0)
+    }
+
+    /// The kernel seals nothing by them before its policies are there.
+    fn outbound(&mut self) -> Result<(), String> {
+        for sa in self.carried(false) {
+            let start = sa.state.saved();
             self.databases()?.add_from(&sa, start).map_err(text)?;
         }
         Ok(())
     }
 
-    /// From the first policy on, packets that it names are sealed by the kernel.
+    /// From the first policy on, packets that it names are sealed by the kernel, behind a limit up to which numbers are
+    /// ours. New packets wait in the TUN device meanwhile, so that there are none of ours behind the kernel's.
     fn leaving(&mut self) -> Result<(), String> {
         let snapshot = Arc::clone(&self.context.snapshot);
+        let held = self.quiet(Direction::Out, MAX_QUIET_TIME)?;
+        for sa in self.carried(false) {
+            let more = self.paces.numbers_to_send(&sa);
+            let limit = sa.state.share_sending(&sa.config, more);
+            self.databases()?.set_sent(&sa, limit).map_err(text)?;
+        }
         self.databases()?
             .put_policies(&snapshot, &[Direction::Out], false)
             .map_err(text)?;
+        drop(held);
         let both = Planes::Both { kernel_opens: true };
         self.host.cross(&snapshot, both, true).map_err(text)
     }
 
     /// Our threads seal what came before the policies.
     fn drain(&mut self) -> Result<(), String> {
-        let Some((tun, _)) = self.host.plaintext.share() else {
-            return Ok(());
-        };
         let (began, mut idle_since) = (Instant::now(), Instant::now());
         while began.elapsed() < MAX_TUN_DRAIN_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
-            let mut watched = [PollFd::from_borrowed_fd(tun.as_fd(), PollFlags::IN)];
-            let none = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            if poll(&mut watched, Some(&none)).map_err(text)? > 0 {
+            if self.has_waiting(Direction::Out)? {
                 idle_since = Instant::now();
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -192,91 +220,6 @@ impl<'a> ToKernel<'a> {
         databases
             .put_policies(&snapshot, &ARRIVING, is_optional)
             .map_err(text)
-    }
-
-    /// The kernel gets a copy of each packet, and opens those that are its own.
-    fn inbound(&mut self) -> Result<(), String> {
-        let none = Rings::default();
-        self.host
-            .installed
-            .install_ring_bypass(&none)
-            .map_err(text)?;
-        let sas: Vec<_> = self
-            .sas
-            .iter()
-            .filter(|(_, is_inbound)| *is_inbound)
-            .collect();
-        let sas: Vec<_> = sas.into_iter().map(|(sa, _)| Arc::clone(sa)).collect();
-        for sa in sas {
-            let others = of_the_other_plane(&sa);
-            let edge = match (sa.config.encapsulation, sa.config.replay_window) {
-                // None reaches the kernel before the socket is the kernel's.
-                (Some(_), _) => sa.state.saved().edge,
-                // Without a window the kernel cannot leave numbers to us.
-                (None, 0) => sa.state.share_opening(&sa.config, 0),
-                (None, _) => sa
-                    .state
-                    .share_opening(&sa.config, self.paces.numbers_to_open(&sa)),
-            };
-            let start = SavedCounters {
-                edge,
-                ..sa.state.saved()
-            };
-            self.databases()?.add_from(&sa, start).map_err(text)?;
-            self.edges.push((sa, edge, others));
-        }
-        Ok(())
-    }
-
-    /// From one moment on ESP in UDP is the kernel's. What came before waits in the sockets, and is ours.
-    fn sockets(&mut self) -> Result<(), String> {
-        let mut sockets = self.host.fresh_sockets(&self.context)?;
-        sockets.leave_to_the_kernel();
-        sockets.share_udp(&self.host.sockets).map_err(text)?;
-        let needs = sockets::needs(&self.context.snapshot, &self.host.local);
-        let bound = sockets.bind(&needs).map_err(text);
-        let sockets = self.sockets.insert(sockets);
-        bound?;
-        let (began, mut idle_since) = (Instant::now(), Instant::now());
-        while began.elapsed() < MAX_SHARED_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
-            if sockets.has_waiting().map_err(text)? {
-                idle_since = Instant::now();
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        for (sa, edge, _) in self.edges.clone() {
-            let last = match sa.config.encapsulation {
-                Some(_) => sa.state.share_opening(&sa.config, 0),
-                None => continue,
-            };
-            if last > edge && sa.config.replay_window > 0 {
-                self.databases()?.raise_edge(&sa, last).map_err(text)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until the numbers that are ours have come; what is slower is handed over where it is.
-    fn shared(&mut self) -> Result<(), String> {
-        let began = Instant::now();
-        let is_over = |(sa, edge, others): &(Arc<Sa>, u64, u64)| {
-            let has_come = sa.state.saved().edge >= *edge || of_the_other_plane(sa) > *others;
-            has_come || sa.config.encapsulation.is_some()
-        };
-        while began.elapsed() < MAX_SHARED_TIME && !self.edges.iter().all(is_over) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        for entry in std::mem::take(&mut self.edges) {
-            let (sa, edge, _) = &entry;
-            if !is_over(&entry) && sa.config.replay_window > 0 {
-                let last = sa.state.share_opening(&sa.config, 0);
-                if last < *edge {
-                    self.databases()?.set_edge(sa, last).map_err(text)?;
-                }
-            }
-        }
-        std::thread::sleep(DELIVERY_TIME);
-        Ok(())
     }
 
     /// Nothing of this can fail: what could has been done before.
@@ -298,12 +241,6 @@ impl<'a> ToKernel<'a> {
         host.sockets = sockets;
         Ok(())
     }
-}
-
-fn of_the_other_plane(sa: &Sa) -> u64 {
-    let drops = sa.state.drops().into_iter();
-    let mut others = drops.filter(|(reason, _)| *reason == Dropped::OtherPlane);
-    others.next().map_or(0, |(_, count)| count)
 }
 
 impl Mover for ToKernel<'_> {

@@ -11,7 +11,6 @@ use super::super::Host;
 use super::super::crossing::{MoveContext, text};
 use super::super::kernel_plane::KernelPlane;
 use crate::plane::{KernelDatabases, Mover};
-use crate::routes::firewall::ring_bypass::Rings;
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
@@ -220,13 +219,11 @@ impl Mover for ToUser<'_> {
             }
             Step::Outbound | Step::Inbound => self.put_back_associations(),
             Step::Sockets => {
-                let none = Rings::default();
                 if let Some(sockets) = self.sockets.take() {
                     self.host.sockets = sockets;
                 }
                 self.host.sockets.give_esp(true).map_err(text)?;
-                let installed = &mut self.host.installed;
-                installed.install_ring_bypass(&none).map_err(text)
+                self.host.end_ring_bypass().map_err(text)
             }
             Step::Policies => {
                 let databases = self.databases()?;

@@ -1,0 +1,155 @@
+//! Holding a reading thread still: it stops where its source is empty and all that it has read is committed, and goes
+//! on when the hold ends. Packets that arrive meanwhile wait in the source's queue.
+//!
+//! ```text
+//!   another thread   hold ───────────────► held ─────────► drop
+//!   reading thread   reads until its source is empty, commits, stays ... goes on
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Between a reading thread and those that hold it.
+#[derive(Default)]
+pub struct Gate {
+    /// Looked at for each batch, where the lock would cost too much.
+    is_asked: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Runs,
+    Asked,
+    Stays,
+    Ended,
+}
+
+/// As long as it lives, the thread stays.
+pub struct Held(Arc<Gate>);
+
+impl Gate {
+    /// Asks the reading thread to stay, and waits until it does, at most for `limit`: a source that is never empty is
+    /// not held. `wake` ends the thread's sleep.
+    pub fn hold(self: &Arc<Self>, limit: Duration, wake: impl FnOnce()) -> Option<Held> {
+        let mut state = self.state();
+        if *state != State::Runs {
+            return None;
+        }
+        *state = State::Asked;
+        self.is_asked.store(true, Ordering::SeqCst);
+        wake();
+        let waiting = |state: &mut State| *state == State::Asked;
+        let waited = self.changed.wait_timeout_while(state, limit, waiting);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *state == State::Stays {
+            return Some(Held(Arc::clone(self)));
+        }
+        self.go_on(&mut state);
+        None
+    }
+
+    /// Whether the reading thread is to stay as soon as its source is empty.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed)
+    }
+
+    /// The reading thread stays until the hold ends.
+    pub fn stay(&self) {
+        let mut state = self.state();
+        if *state != State::Asked {
+            return;
+        }
+        *state = State::Stays;
+        self.changed.notify_all();
+        let staying = |state: &mut State| *state == State::Stays;
+        drop(self.changed.wait_while(state, staying));
+    }
+
+    /// The reading thread is about to end: it stays no more.
+    pub fn end(&self) {
+        *self.state() = State::Ended;
+        self.changed.notify_all();
+    }
+
+    fn go_on(&self, state: &mut State) {
+        self.is_asked.store(false, Ordering::SeqCst);
+        if *state != State::Ended {
+            *state = State::Runs;
+        }
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A state is written at once: a panic leaves none half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.go_on(&mut self.0.state());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A thread that counts until it is asked to stay.
+    fn counting(gate: &Arc<Gate>, count: &Arc<Mutex<u64>>) -> thread::JoinHandle<()> {
+        let (gate, count) = (Arc::clone(gate), Arc::clone(count));
+        thread::spawn(move || {
+            while *gate.state() != State::Ended {
+                *count.lock().unwrap() += 1;
+                if gate.is_asked() {
+                    gate.stay();
+                }
+                thread::yield_now();
+            }
+        })
+    }
+
+    #[test]
+    fn a_thread_stays_as_long_as_it_is_held_and_goes_on_afterwards() {
+        let (gate, count) = (Arc::<Gate>::default(), Arc::<Mutex<u64>>::default());
+        let thread = counting(&gate, &count);
+        for _ in 0..100 {
+            let held = gate.hold(LONG, || ()).unwrap();
+            let before = *count.lock().unwrap();
+            thread::yield_now();
+            assert_eq!(*count.lock().unwrap(), before);
+            drop(held);
+            while *count.lock().unwrap() == before {
+                thread::yield_now();
+            }
+        }
+        gate.end();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_never_finds_its_source_empty_is_not_held() {
+        let gate = Arc::<Gate>::default();
+        assert!(gate.hold(Duration::from_millis(1), || ()).is_none());
+        assert!(!gate.is_asked());
+        gate.stay();
+    }
+
+    #[test]
+    fn the_end_of_a_thread_ends_the_wait_for_it_and_its_stay() {
+        let (gate, count) = (Arc::<Gate>::default(), Arc::<Mutex<u64>>::default());
+        let thread = counting(&gate, &count);
+        let held = gate.hold(LONG, || ()).unwrap();
+        gate.end();
+        thread.join().unwrap();
+        drop(held);
+        assert!(gate.hold(LONG, || ()).is_none());
+    }
+}
