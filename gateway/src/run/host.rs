@@ -366,6 +366,7 @@ impl Kernel for Host {
         if let Some(plane) = &mut self.kernel_plane {
             let devices = self.devices.names();
             plane.databases.put(snapshot, &self.local, devices)?;
+            self.end_ring_bypass()?;
         } else {
             self.put_rings(snapshot)?;
         }
