@@ -188,11 +188,15 @@ impl<'a> ToKernel<'a> {
     /// ours. New packets wait in the TUN device meanwhile, so that there are none of ours behind the kernel's.
     fn leaving(&mut self) -> Result<(), String> {
         let snapshot = Arc::clone(&self.context.snapshot);
-        let held = self.quiet(Direction::Out, MAX_QUIET_TIME)?;
-        for sa in self.carried(false) {
-            let more = self.paces.numbers_to_send(&sa);
-            let limit = sa.state.share_sending(&sa.config, more);
-            self.databases()?.set_sent(&sa, limit).map_err(text)?;
+        let until = Instant::now() + MAX_QUIET_TIME;
+        let mut held = self.share_numbers(until)?;
+        // The fewer calls there are between the last look into the TUN device and the policies, the better.
+        while held.is_some() && self.has_waiting(Direction::Out)? {
+            for sa in self.carried(false) {
+                sa.state.own_all_numbers();
+            }
+            drop(held);
+            held = self.share_numbers(until)?;
         }
         self.databases()?
             .put_policies(&snapshot, &[Direction::Out], false)
@@ -200,6 +204,18 @@ impl<'a> ToKernel<'a> {
         drop(held);
         let both = Planes::Both { kernel_opens: true };
         self.host.cross(&snapshot, both, true).map_err(text)
+    }
+
+    /// Up to a limit the numbers of outbound associations are ours, from a quiet moment on if there is one.
+    fn share_numbers(&mut self, until: Instant) -> Result<Option<Held>, String> {
+        let left = until.saturating_duration_since(Instant::now());
+        let held = self.quiet(Direction::Out, left)?;
+        for sa in self.carried(false) {
+            let more = self.paces.numbers_to_send(&sa);
+            let limit = sa.state.share_sending(&sa.config, more);
+            self.databases()?.set_sent(&sa, limit).map_err(text)?;
+        }
+        Ok(held)
     }
 
     /// Our threads seal what came before the policies.
