@@ -100,6 +100,7 @@ class Inside:
     def words(self, script, arguments):
         words = ["env", "PYTHONHOME=/usr", "ESPLANADE_BIN=/usr/bin", "ESPLANADE_OWN_CLOCK=yes",
                  f"ESPLANADE_SLOWNESS={SLOWNESS}",
+                 f"ESPLANADE_EVERY_CALL={os.environ.get('ESPLANADE_EVERY_CALL', '')}",
                  "python3", "-u", f"/tests/{script}", *arguments]
         return f"cd /tests; {shlex.join(words)}"
 
