@@ -3,6 +3,7 @@
 mod interface_id;
 mod moving;
 mod own;
+mod own_namespace;
 mod recorder;
 mod trial;
 mod wish;
@@ -14,6 +15,7 @@ pub(crate) use own::{Kernel, OwnPlane};
 pub(crate) use recorder::Recorder;
 pub(crate) use trial::{Trial, try_kernel};
 pub(crate) use wish::PlaneWish;
+pub(crate) use xfrm::features::find_out;
 pub(crate) use xfrm::supported::{carries, enforces};
 pub(crate) use xfrm::{
     Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane,

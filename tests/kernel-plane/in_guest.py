@@ -14,7 +14,7 @@ sys.path[:0] = [HERE, os.path.join(TESTS, "end-to-end"), TESTS]
 
 # The last of them takes modules out of the kernel.
 MODULES = ["readme_tunnel", "shapes", "closed", "refusing", "ends", "keyed", "devices", "changes", "samples", "moving",
-           "choice"]
+           "extensions", "choice"]
 
 
 def main():

@@ -1,5 +1,5 @@
 //! Whether the kernel's own IPsec can carry a configuration: it is tried in a network namespace made for it, which
-//! nobody else sees and which ends with the trial.
+//! no other program sees and which ends with the trial.
 //!
 //! ```text
 //!   thread of its own ──► new namespace ──► an association and policies on its loopback device
@@ -9,6 +9,7 @@
 //!                                             ──► every association and policy of the configuration
 //! ```
 
+use super::own_namespace::in_own_namespace;
 use super::{Plane, XfrmPlane, carries, enforces, interface_id};
 use crate::failure::Failure;
 use crate::routes::netlink::Netlink;
@@ -16,7 +17,6 @@ use ipsec::command::{Answer, Command};
 use ipsec::sa::SaConfig;
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs;
 use std::io;
 use std::net::UdpSocket;
@@ -45,23 +45,8 @@ pub(crate) fn try_kernel(commands: &[Command], needs_devices: bool) -> Trial {
         return Trial::Refuses(why);
     }
     let commands: Vec<_> = commands.iter().map(as_for_the_kernel).collect();
-    let work = move || {
-        // SAFETY: only the network namespace of this thread changes; no descriptor or memory is unshared.
-        match unsafe { unshare_unsafe(UnshareFlags::NEWNET) } {
-            Ok(()) => in_own_namespace(&commands, needs_devices),
-            Err(error) => Trial::NotPossible(format!(
-                "no network namespace can be made for a trial: {error}"
-            )),
-        }
-    };
-    let thread = std::thread::Builder::new()
-        .name("plane-trial".into())
-        .spawn(work);
-    match thread.map(std::thread::JoinHandle::join) {
-        Ok(Ok(trial)) => trial,
-        Ok(Err(_)) => Trial::NotPossible("the trial has failed".to_owned()),
-        Err(error) => Trial::NotPossible(format!("no thread can be started for a trial: {error}")),
-    }
+    let tried = in_own_namespace(move || in_new_namespace(&commands, needs_devices));
+    tried.unwrap_or_else(Trial::NotPossible)
 }
 
 /// What is refused without asking the kernel.
@@ -91,7 +76,7 @@ fn as_for_the_kernel(command: &Command) -> Command {
     }
 }
 
-fn in_own_namespace(commands: &[Command], needs_devices: bool) -> Trial {
+fn in_new_namespace(commands: &[Command], needs_devices: bool) -> Trial {
     let mut plane = match XfrmPlane::open() {
         Ok(plane) => plane,
         Err(failure) => return Trial::Refuses(failure.to_string()),

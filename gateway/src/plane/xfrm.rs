@@ -11,8 +11,11 @@
 //! sequence numbers and counters.
 
 mod association;
+mod association_commands;
 mod databases;
+mod direction;
 mod dry_run;
+pub(crate) mod features;
 mod foreign;
 mod last_states;
 mod notifications;
@@ -30,13 +33,12 @@ pub(crate) use statistics::Statistics;
 use super::{Plane, Unsupported, check};
 use crate::failure::Failure;
 use association::Found;
-use ipsec::command::{Answer, Command, PolicyReport, Refused, SaReport};
+use ipsec::command::{Answer, Command, PolicyReport, Refused};
 use ipsec::policy::{Action, Level, Policy};
-use ipsec::sa::{Protocol, Reqid, SaConfig, SaId};
+use ipsec::sa::Reqid;
 use netlink_packet_xfrm::XfrmMessage;
 use socket::{Refusal, XfrmSocket};
 use std::collections::HashSet;
-use std::net::IpAddr;
 use zeroizing::ZeroizingMessage;
 
 /// The plane of the kernel of this network namespace.
@@ -141,115 +143,6 @@ impl XfrmPlane {
             }
             Command::DumpPolicies => self.dump_policies(),
         }
-    }
-
-    /// A reserved SPI gets its keys by an update, whatever the command was; so does an existing association.
-    fn put_sa(&mut self, config: &SaConfig, command: &Command) -> Outcome<Answer> {
-        let name = association::named(&config.id);
-        let old = self.find(XfrmMessage::GetSa(name.clone()))?;
-        let is_larval = old
-            .as_ref()
-            .is_some_and(|old| matches!(meaning(old), Some(Found::Larval(_))));
-        let delete = ZeroizingMessage::new(XfrmMessage::DeleteSa(name));
-        match (old, command) {
-            (Some(_), _) if is_larval => {
-                let update = XfrmMessage::UpdateSa(association::emit(config));
-                self.change(update, vec![delete])
-            }
-            (Some(old), Command::UpdateSa(_)) => {
-                let update = XfrmMessage::UpdateSa(association::emit(config));
-                self.change(update, vec![old.into_update()])
-            }
-            _ => {
-                let add = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
-                self.kernel.create(&add)?;
-                self.undo.push(delete);
-                Ok(Answer::Done)
-            }
-        }
-    }
-
-    fn delete_sa(&mut self, id: &SaId) -> Outcome<Answer> {
-        let name = association::named(id);
-        let old = self
-            .kernel
-            .ask(&ZeroizingMessage::new(XfrmMessage::GetSa(name.clone())))?;
-        self.change(XfrmMessage::DeleteSa(name), vec![old])
-    }
-
-    fn delete_all(
-        &mut self,
-        source: IpAddr,
-        destination: IpAddr,
-        protocol: Protocol,
-    ) -> Outcome<Answer> {
-        for (_, found) in self.sas()? {
-            if let Found::Sa(report) = found
-                && (
-                    report.config.source,
-                    report.config.id.destination,
-                    report.config.id.protocol,
-                ) == (source, destination, protocol)
-            {
-                self.delete_sa(&report.config.id)?;
-            }
-        }
-        Ok(Answer::Done)
-    }
-
-    fn get_sa(&mut self, id: &SaId) -> Outcome<Answer> {
-        let name = association::named(id);
-        let answer = self
-            .kernel
-            .ask(&ZeroizingMessage::new(XfrmMessage::GetSa(name)))?;
-        match meaning(&answer) {
-            Some(Found::Sa(report)) => Ok(Answer::Sas(vec![*report])),
-            _ => Err(Refusal::of(libc::ENOENT)),
-        }
-    }
-
-    fn get_spi(&mut self, wanted: &ZeroizingMessage) -> Outcome<Answer> {
-        let answer = self.kernel.ask(wanted)?;
-        let XfrmMessage::AddSa(message) = &*answer else {
-            return Err(Refusal::of(libc::ENOENT));
-        };
-        let id = association::identity(&message.user_sa_info).ok_or(Refusal::of(libc::ENOENT))?;
-        let delete = XfrmMessage::DeleteSa(association::named(&id));
-        self.undo.push(ZeroizingMessage::new(delete));
-        Ok(Answer::Spi(id.spi))
-    }
-
-    fn flush_sas(&mut self, protocol: Option<Protocol>) -> Outcome<Answer> {
-        let touched = |message: &ZeroizingMessage| {
-            matches!(&**message, XfrmMessage::AddSa(sa)
-                if protocol.is_none_or(|protocol| protocol.number() == sa.user_sa_info.id.proto))
-        };
-        let old = self.sas()?.into_iter().map(|(old, _)| old);
-        let old = old.filter(touched).collect();
-        self.change(association::flush(protocol), old)
-    }
-
-    fn dump_sas(&mut self, protocol: Option<Protocol>) -> Outcome<Answer> {
-        let mut reports = Vec::new();
-        for (_, found) in self.sas()? {
-            match found {
-                Found::Sa(report) => reports.push(*report),
-                Found::Larval(_) => {}
-                Found::Other => self.unsupported += 1,
-            }
-        }
-        let wanted = |report: &SaReport| {
-            protocol.is_none_or(|protocol| protocol == report.config.id.protocol)
-        };
-        reports.retain(wanted);
-        Ok(Answer::Sas(reports))
-    }
-
-    fn dump_policies(&mut self) -> Outcome<Answer> {
-        let read: Vec<_> = self.policies()?;
-        self.unsupported += read.iter().filter(|(_, report)| report.is_none()).count();
-        let reports = read.into_iter().filter_map(|(_, report)| report);
-        Ok(Answer::Policies(reports.collect()))
     }
 
     fn put_policy(&mut self, policy: &Policy, command: &Command) -> Outcome<Answer> {

@@ -5,7 +5,7 @@ use crate::apply;
 use crate::config::{ConfiguredPeer, Mode};
 use crate::control::SetkeyText;
 use crate::failure::Failure;
-use crate::plane::{PlaneWish, Trial, try_kernel};
+use crate::plane::{PlaneWish, Trial, find_out, try_kernel};
 use ipsec::command::Command;
 
 /// The plane, and why.
@@ -37,6 +37,7 @@ pub(super) fn choose(
     if options.plane == PlaneWish::User {
         return chosen(false, "--plane user, the default".to_owned());
     }
+    find_out();
     let trial = match what_needs_our_own(options) {
         Some(why) => Trial::Refuses(why),
         None => {

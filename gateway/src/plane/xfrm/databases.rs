@@ -18,6 +18,8 @@ mod moving;
 mod watch;
 
 use super::association;
+use super::direction::SaDirection;
+use super::features;
 use super::owner::{MAX_POLICIES, Owner};
 use super::policy::{self, PolicyName};
 use super::socket::XfrmSocket;
@@ -61,6 +63,8 @@ pub(crate) struct KernelDatabases {
 struct HeldSa {
     sa: Arc<Sa>,
     is_inbound: bool,
+    /// None where the kernel does not keep it, too.
+    direction: Option<SaDirection>,
     /// What it had carried before the kernel began to count.
     before: SavedCounters,
     /// What the kernel had counted when it was last asked.
@@ -227,9 +231,9 @@ impl KernelDatabases {
         if !is_carried(sa) {
             return Ok(());
         }
-        let is_inbound = self.local.contains(&id.destination);
+        let way = (self.is_inbound(sa), self.direction(sa));
         if let Some(held) = self.sas.get_mut(&id) {
-            let is_as_before = held.is_inbound == is_inbound;
+            let is_as_before = (held.is_inbound, held.direction) == way;
             if is_as_before && Arc::ptr_eq(&held.sa, sa) {
                 return Ok(());
             }
@@ -249,8 +253,11 @@ impl KernelDatabases {
 
     /// Adds an association that goes on behind these numbers.
     pub(crate) fn add_from(&mut self, sa: &Arc<Sa>, start: SavedCounters) -> io::Result<()> {
-        let is_inbound = self.local.contains(&sa.config.id.destination);
-        let message = counters::emit_from(&sa.config, &start, self.owner.mark(is_inbound));
+        let mark = self.owner.mark(self.is_inbound(sa));
+        let mut message = counters::emit_from(&sa.config, &start, mark);
+        if let Some(direction) = self.direction(sa) {
+            direction.put_into(&mut message);
+        }
         let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
         self.kernel
             .create(&message)
@@ -259,10 +266,19 @@ impl KernelDatabases {
         Ok(())
     }
 
+    fn is_inbound(&self, sa: &Sa) -> bool {
+        self.local.contains(&sa.config.id.destination)
+    }
+
+    fn direction(&self, sa: &Sa) -> Option<SaDirection> {
+        SaDirection::of(&sa.config, &self.local).filter(|_| features::known().directions)
+    }
+
     fn hold(&mut self, sa: &Arc<Sa>, before: SavedCounters, seen: SavedCounters) {
         let held = HeldSa {
             sa: Arc::clone(sa),
-            is_inbound: self.local.contains(&sa.config.id.destination),
+            is_inbound: self.is_inbound(sa),
+            direction: self.direction(sa),
             before,
             seen,
             drops: DropsBefore::default(),
@@ -278,7 +294,7 @@ impl KernelDatabases {
         let Some((_, message)) = found.filter(|(_, message)| self.owner.owns_sa(message)) else {
             return Ok(false);
         };
-        if !is_the_same(message, &sa.config) {
+        if !is_the_same(message, &sa.config, self.direction(sa)) {
             self.delete(&sa.config.id)?;
             return Ok(false);
         }

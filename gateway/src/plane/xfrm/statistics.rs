@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The file is a page at most: thirty counters.
+/// The file is a page at most: some thirty counters.
 const MAX_BYTES: usize = 4096;
 
 /// Which way a counter belongs to.
@@ -17,7 +17,7 @@ enum Way {
 }
 
 /// Each counter of `net/xfrm/xfrm_proc.c`, and what a gateway of its own plane would call it.
-const COUNTERS: [(&str, Way, Dropped); 29] = [
+const COUNTERS: [(&str, Way, Dropped); 32] = [
     ("XfrmInError", Way::Inbound, Dropped::Malformed),
     ("XfrmInBufferError", Way::Inbound, Dropped::NoBuffer),
     ("XfrmInHdrError", Way::Inbound, Dropped::Malformed),
@@ -51,6 +51,9 @@ const COUNTERS: [(&str, Way, Dropped); 29] = [
     ("XfrmOutStateInvalid", Way::Outbound, Dropped::Acquire),
     ("XfrmAcquireError", Way::Outbound, Dropped::Acquire),
     ("XfrmInIptfsError", Way::Inbound, Dropped::BadInner),
+    ("XfrmOutNoQueueSpace", Way::Outbound, Dropped::NoBuffer),
+    ("XfrmInStateDirError", Way::Inbound, Dropped::NoSa),
+    ("XfrmOutStateDirError", Way::Outbound, Dropped::Acquire),
 ];
 
 /// Dropped packets by [`Dropped::index`].

@@ -1,6 +1,7 @@
 use super::*;
 use crate::routes::{DEFAULT_MARK, Site};
 use ipsec::algorithm::{Encryption, Integrity};
+use ipsec::sa::{Protocol, SaConfig, SaId};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
 use netlink_packet_xfrm::{XFRM_STATE_ALIGN4, XfrmAttrs};

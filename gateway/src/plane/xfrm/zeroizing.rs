@@ -1,5 +1,6 @@
 //! An XFRM message whose keys are zeroed with it: netlink's own types keep them in plain memory.
 
+use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{XFRM_MODE_TRANSPORT, XFRM_STATE_AF_UNSPEC, XfrmAttrs, XfrmMessage};
 use std::ops::Deref;
 use zeroize::Zeroize;
@@ -27,6 +28,13 @@ impl ZeroizingMessage {
             }
             own
         })
+    }
+
+    /// Changes the association in it, if there is one.
+    pub(super) fn change_sa(&mut self, change: impl FnOnce(&mut ModifyMessage)) {
+        if let XfrmMessage::AddSa(message) | XfrmMessage::UpdateSa(message) = &mut self.0 {
+            change(message);
+        }
     }
 
     /// Takes over the association or policy in an answer of the kernel, as a request that restores it.

@@ -1,6 +1,7 @@
 //! Whether the kernel is to have an association, and whether the one that it has is the wanted one.
 
 use super::super::association;
+use super::super::direction::{SaDirection, is_direction};
 use super::super::zeroizing::ZeroizingMessage;
 use ipsec::sa::{Sa, SaConfig, SaId};
 use netlink_packet_xfrm::state::ModifyMessage;
@@ -20,25 +21,37 @@ pub(super) fn looks_alike(old: &SaConfig, new: &SaConfig) -> bool {
     *message(old) == *message(new)
 }
 
-/// Whether the kernel's association has these keys, ends and mode, whatever its counters are.
-pub(super) fn is_the_same(found: &ModifyMessage, config: &SaConfig) -> bool {
-    let wanted = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
-    let Some((_, wanted)) = sa_of(&wanted) else {
-        return false;
-    };
+/// Whether the kernel's association has these keys, ends and mode, and this direction, whatever its counters are. An
+/// earlier gateway may have added it without a direction.
+pub(super) fn is_the_same(
+    found: &ModifyMessage,
+    config: &SaConfig,
+    direction: Option<SaDirection>,
+) -> bool {
+    let mut wanted = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
+    let kept = SaDirection::read(found);
+    if let (Some(direction), Some(_)) = (direction, kept) {
+        wanted.change_sa(|message| direction.put_into(message));
+    }
+    let is_in_way = kept.is_none() || kept == direction;
+    is_in_way && sa_of(&wanted).is_some_and(|(_, wanted)| has_the_same(found, wanted))
+}
+
+fn has_the_same(found: &ModifyMessage, wanted: &ModifyMessage) -> bool {
     let (one, other) = (&found.user_sa_info, &wanted.user_sa_info);
     let is_kept = |attribute: &&XfrmAttrs| {
-        matches!(
-            attribute,
-            XfrmAttrs::EncryptionAlg(_)
-                | XfrmAttrs::EncryptionAlgAead(_)
-                | XfrmAttrs::AuthenticationAlgTrunc(_)
-                | XfrmAttrs::CompressionAlg(_)
-                | XfrmAttrs::EncapsulationTemplate(_)
-                | XfrmAttrs::ExtraFlags(_)
-                | XfrmAttrs::TfcPadding(_)
-                | XfrmAttrs::IfId(_)
-        )
+        is_direction(attribute)
+            || matches!(
+                attribute,
+                XfrmAttrs::EncryptionAlg(_)
+                    | XfrmAttrs::EncryptionAlgAead(_)
+                    | XfrmAttrs::AuthenticationAlgTrunc(_)
+                    | XfrmAttrs::CompressionAlg(_)
+                    | XfrmAttrs::EncapsulationTemplate(_)
+                    | XfrmAttrs::ExtraFlags(_)
+                    | XfrmAttrs::TfcPadding(_)
+                    | XfrmAttrs::IfId(_)
+            )
     };
     let mut attributes = wanted.nlas.iter().filter(is_kept);
     // Kernels before 6.4 have it in tunnel mode alone.
