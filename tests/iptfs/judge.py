@@ -19,8 +19,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.dirname(HERE))
 
+import uml  # noqa: E402
 from cases import CASES  # noqa: E402
-from kernel import kernel  # noqa: E402
 from network import pcap  # noqa: E402
 from network.gateway import program  # noqa: E402
 
@@ -79,13 +79,7 @@ def prepare(case, folder):
 
 def boot(folder):
     """The guest works through all cases and ends by itself."""
-    command = [kernel(), "mem=256M", "ncpus=1", "seccomp=on", "root=/dev/root", "rootfstype=hostfs", "rootflags=/",
-               "ro", f"init={HERE}/init", f"FOLDER={folder}", f"PYTHON={sys.executable}", f"GUEST={HERE}/guest.py",
-               f"uml_dir={folder}/", "umid=guest", "con=null", "con0=null,fd:1", "ssl=null", "quiet", "panic=-1"]
-    with open(f"{folder}/console", "wb") as log:
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=SECONDS)
-    with open(f"{folder}/console", errors="replace") as log:
-        text = log.read()
+    text = uml.boot(folder, f"{HERE}/guest.py", SECONDS)
     if "Traceback" in text or not any(name.endswith(".counters") for name in os.listdir(folder)):
         print(text[-3000:], file=sys.stderr)
 
