@@ -11,7 +11,7 @@ help:
 	@echo 'make check    formatting, clippy, unit tests: the quick half'
 	@echo 'make test     every test: cargo, scapy, tshark, two gateways end to end'
 	@echo 'make interop  the Linux kernel in a guest as our peer, with its matrix'
-	@echo 'make iptfs    AGGFRAG against a Linux with IPTFS, built from its source (needs the Internet once)'
+	@echo 'make iptfs    AGGFRAG and the kernel plane on a Linux with IPTFS, built from its source (needs the Internet once)'
 	@echo 'make lint     formatting, clippy, licences, scripts, documentation, words, paths, structure'
 	@echo 'make fresh    check, test and demo inside a bare Debian 12 (slow; needs root)'
 	@echo 'make dist     the archive of a release, with its software bill of materials (dist-out/)'
@@ -32,7 +32,8 @@ check test interop lint:
 iptfs:
 	@tests/setup interop
 	cargo build --locked -p gateway --bins
-	@exec tests/iptfs/run
+	@tests/iptfs/run
+	@exec tests/runner/isolated tests/kernel-plane/run --guest iptfs its refusal
 
 fresh:
 	@tests/setup fresh

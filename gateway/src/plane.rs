@@ -1,6 +1,7 @@
 //! What enforces commands: the gateway's own data plane, the kernel's IPsec, or a recorder for tests and dry runs.
 
 mod interface_id;
+mod kernel_alone;
 mod moving;
 mod own;
 mod own_namespace;
@@ -10,6 +11,7 @@ mod wish;
 mod xfrm;
 
 pub(crate) use interface_id::interface_id;
+pub(crate) use kernel_alone::{serves, stays};
 pub(crate) use moving::{MoveWish, Mover, carry_out, refusal};
 pub(crate) use own::{Kernel, OwnPlane};
 pub(crate) use recorder::Recorder;

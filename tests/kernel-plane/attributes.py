@@ -9,7 +9,8 @@ import struct
 NETLINK_XFRM, NEWSA, GETSA, REQUEST_DUMP, DONE = 6, 0x10, 0x12, 0x301, 3
 # struct xfrm_usersa_info: its size, and where SPI, mode and replay window stand in it.
 SIZE, SPI, MODE, WINDOW = 224, 72, 214, 215
-SA_DIR = 33
+OFFLOAD, SA_DIR, SA_CPU, REORDER_WINDOW, PACKET_SIZE = 28, 33, 35, 37, 41
+IPTFS = 5
 INBOUND, OUTBOUND = 1, 2
 
 

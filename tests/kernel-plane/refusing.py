@@ -28,7 +28,7 @@ REFUSED = {
     "AES-GMAC in AH": (lambda: layered("left", 4, [("ah", "tunnel", GMAC)], [NETS[4]]), (), "gmac"),
     "a suite with implicit IVs": (lambda: setkey_text("left", suite=IIV).replace("-r 1024", "-r 1024 -o key=fresh"), (),
                                   "aes-gcm-16-iiv"),
-    "-o aggfrag": (lambda: with_option("-o aggfrag"), (), "aggfrag"),
+    "-o aggfrag at a rate": (lambda: with_option("-o aggfrag -o aggfrag-rate=100"), (), "aggfrag"),
     "-o dummy": (lambda: with_option("-o dummy=5"), (), "dummy"),
     "a window above 4096": (lambda: setkey_text("left").replace("-r 1024", "-r 8192"), (), "4096"),
     "-o spread": (spread, (), "spread"),

@@ -15,6 +15,7 @@ mod association_commands;
 mod databases;
 mod direction;
 mod dry_run;
+mod extensions;
 pub(crate) mod features;
 mod foreign;
 mod last_states;

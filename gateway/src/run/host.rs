@@ -21,7 +21,7 @@ use super::{RunOptions, interface};
 use crate::failure::Failure;
 use crate::handover::{self, Inheritance, PassedDescriptors};
 use crate::memory;
-use crate::plane::{Kernel, Unsupported, carries, enforces};
+use crate::plane::{Kernel, Unsupported, carries, enforces, serves};
 use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{self, Senders};
@@ -330,6 +330,8 @@ impl Kernel for Host {
         }
         if self.is_by_kernel() {
             carries(config)?;
+        } else {
+            serves(config)?;
         }
         if self.outside.kernel_owns(&config.id, self.installed.site()) {
             return Err(Unsupported(format!(

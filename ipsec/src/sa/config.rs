@@ -1,6 +1,6 @@
 //! The configuration of an association: fixed for its life, part of every snapshot.
 
-use super::{Lifetimes, Protocol, Reqid, SaId};
+use super::{Lifetimes, Offload, Protocol, Reqid, SaId};
 use crate::aggfrag::Aggfrag;
 use crate::selector::Selector;
 use crate::suite::Suite;
@@ -100,6 +100,10 @@ pub struct SaConfig {
     pub dummy: u16,
     /// Pad AH to a multiple of 8 bytes over IPv4 too, as Linux peers without `align4` expect (RFC 4302 2.6 forbids it).
     pub ah_align8: bool,
+    /// The only processor whose packets leave by it (RFC 9611); none for that of any. On the kernel's plane alone.
+    pub cpu: Option<u16>,
+    /// The network card that does a part of the work. On the kernel's plane alone.
+    pub offload: Option<Offload>,
     /// Whether nothing is sent by it yet: policies and devices use another one until its peer is known to have the key.
     pub is_standby: bool,
     /// Whether IKE negotiated it: its keys exist in memory alone, so none of its numbers are stored, and it belongs to
@@ -132,6 +136,8 @@ impl SaConfig {
             dummy: 0,
             aggfrag: None,
             ah_align8: false,
+            cpu: None,
+            offload: None,
             is_standby: false,
             is_negotiated: false,
         }

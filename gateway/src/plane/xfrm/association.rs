@@ -67,6 +67,15 @@ pub(super) fn check_supported(config: &SaConfig) -> Result<(), Unsupported> {
              replay-oseq N`",
         ),
         (
+            config.aggfrag.is_some(),
+            "`-o aggfrag` needs a gateway (`esplanade run`), which knows the direction of an association",
+        ),
+        (
+            config.cpu.is_some() || config.offload.is_some(),
+            "`-o cpu` and `-o offload` need a gateway (`esplanade run --plane kernel`), which knows the direction of an \
+             association",
+        ),
+        (
             config.keepalive > 0,
             "`-o keepalive` needs a gateway (`esplanade run`); with the kernel's IPsec an IKE daemon sends keepalives",
         ),
@@ -110,10 +119,6 @@ pub(super) fn check_carried(config: &SaConfig) -> Result<(), Unsupported> {
         (
             config.dummy > 0,
             "`-o dummy` needs Esplanade's own data plane; the kernel sends no dummy packets",
-        ),
-        (
-            config.aggfrag.is_some(),
-            "`-o aggfrag` needs Esplanade's own data plane: kernels before 6.14 do not support it",
         ),
         (
             config.tfc > 0 && config.mode != Mode::Tunnel,

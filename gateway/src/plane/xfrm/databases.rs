@@ -15,25 +15,28 @@ mod counters;
 mod errors;
 mod listed;
 mod moving;
+mod policies;
+mod served;
 mod watch;
 
 use super::association;
 use super::direction::SaDirection;
 use super::features;
 use super::owner::{MAX_POLICIES, Owner};
-use super::policy::{self, PolicyName};
+use super::policy::PolicyName;
 use super::socket::XfrmSocket;
 use super::zeroizing::ZeroizingMessage;
 use crate::failure::Failure;
 use crate::routes::Site;
 use compare::{is_carried, is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
-use errors::{about_policy, about_sa, is_absent};
+use errors::{about_sa, is_absent};
 use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
 use ipsec::sa::{Sa, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
+use served::{Served, SpecialTunnels};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
@@ -57,13 +60,14 @@ pub(crate) struct KernelDatabases {
     devices: Vec<Arc<str>>,
     /// Names of the policies of the last `put`.
     wanted: HashSet<PolicyName>,
+    /// What its policies have to say about its associations.
+    special: SpecialTunnels,
 }
 
 /// An association that the kernel carries.
 struct HeldSa {
     sa: Arc<Sa>,
     is_inbound: bool,
-    /// None where the kernel does not keep it, too.
     direction: Option<SaDirection>,
     /// What it had carried before the kernel began to count.
     before: SavedCounters,
@@ -76,6 +80,7 @@ struct HeldSa {
 /// A policy that the kernel enforces; without one it is an earlier gateway's.
 struct HeldPolicy {
     policy: Option<Arc<Policy>>,
+    served: Served,
     number: u32,
 }
 
@@ -101,6 +106,7 @@ impl KernelDatabases {
             local: Vec::new(),
             devices: Vec::new(),
             wanted: HashSet::new(),
+            special: SpecialTunnels::default(),
         })
     }
 
@@ -130,6 +136,7 @@ impl KernelDatabases {
         }
         let (policies, names) = by_device::policies(snapshot, &self.local, &self.devices);
         self.wanted = names;
+        self.special = SpecialTunnels::of(snapshot);
         policies
             .iter()
             .try_for_each(|policy| self.put_policy(policy))
@@ -255,9 +262,7 @@ impl KernelDatabases {
     pub(crate) fn add_from(&mut self, sa: &Arc<Sa>, start: SavedCounters) -> io::Result<()> {
         let mark = self.owner.mark(self.is_inbound(sa));
         let mut message = counters::emit_from(&sa.config, &start, mark);
-        if let Some(direction) = self.direction(sa) {
-            direction.put_into(&mut message);
-        }
+        features::put_direction(&sa.config, self.direction(sa), &mut message)?;
         let message = ZeroizingMessage::new(XfrmMessage::AddSa(message));
         self.kernel
             .create(&message)
@@ -271,7 +276,7 @@ impl KernelDatabases {
     }
 
     fn direction(&self, sa: &Sa) -> Option<SaDirection> {
-        SaDirection::of(&sa.config, &self.local).filter(|_| features::known().directions)
+        SaDirection::of(&sa.config, &self.local)
     }
 
     fn hold(&mut self, sa: &Arc<Sa>, before: SavedCounters, seen: SavedCounters) {
@@ -333,54 +338,6 @@ impl KernelDatabases {
         match self.kernel.change(&ZeroizingMessage::new(message)) {
             Err(refusal) if !is_absent(&refusal) => Err(about_sa(id, &refusal)),
             _ => Ok(()),
-        }
-    }
-
-    fn put_policy(&mut self, policy: &Arc<Policy>) -> io::Result<()> {
-        let name = PolicyName::of(policy);
-        let held = self.policies.get(&name);
-        let is_there = held.and_then(|held| held.policy.as_ref());
-        if is_there.is_some_and(|there| there == policy) {
-            return Ok(());
-        }
-        let number = match held.map(|held| held.number) {
-            Some(number) => number,
-            None => *self.free_numbers.first().ok_or_else(|| {
-                io::Error::other(format!(
-                    "the kernel can have at most {MAX_POLICIES} policies of a gateway"
-                ))
-            })?,
-        };
-        let mut message = policy::emit_enforced(policy);
-        message.user_policy_info.index = self.owner.index(number, policy.direction);
-        let outcome = match held {
-            Some(_) => self
-                .kernel
-                .change(&ZeroizingMessage::new(XfrmMessage::UpdatePolicy(message))),
-            None => self
-                .kernel
-                .create(&ZeroizingMessage::new(XfrmMessage::AddPolicy(message))),
-        };
-        outcome.map_err(|refusal| about_policy(&name, &refusal))?;
-        self.free_numbers.remove(&number);
-        let policy = Some(Arc::clone(policy));
-        self.policies.insert(name, HeldPolicy { policy, number });
-        Ok(())
-    }
-
-    fn remove_policy(&mut self, name: PolicyName) -> io::Result<()> {
-        let message = XfrmMessage::DeletePolicy(name.message());
-        match self.kernel.change(&ZeroizingMessage::new(message)) {
-            Err(refusal) if !is_absent(&refusal) => return Err(about_policy(&name, &refusal)),
-            _ => {}
-        }
-        self.forget_policy(name);
-        Ok(())
-    }
-
-    fn forget_policy(&mut self, name: PolicyName) {
-        if let Some(held) = self.policies.remove(&name) {
-            self.free_numbers.insert(held.number);
         }
     }
 }

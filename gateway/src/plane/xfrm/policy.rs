@@ -1,6 +1,7 @@
 //! A policy in XFRM's form: written to the kernel, and read from it.
 
 use super::association::read_address;
+use super::extensions::MODE_IPTFS;
 use crate::plane::Unsupported;
 use crate::plane::interface_id::{interface_id, of_device};
 use ipsec::command::PolicyReport;
@@ -305,7 +306,8 @@ fn read_template(from: &UserTemplate) -> Option<Template> {
         },
         mode: match from.mode {
             XFRM_MODE_TRANSPORT => Mode::Transport,
-            XFRM_MODE_TUNNEL => Mode::Tunnel,
+            // A policy in setkey syntax does not say how its tunnel's associations share outer packets.
+            XFRM_MODE_TUNNEL | MODE_IPTFS => Mode::Tunnel,
             _ => return None,
         },
         endpoints: (!ends.0.is_unspecified() || !ends.1.is_unspecified()).then_some(ends),

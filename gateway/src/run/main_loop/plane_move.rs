@@ -5,7 +5,7 @@ use super::answers::plane_name;
 use crate::config::{ConfiguredPeer, Mode};
 use crate::control::{Answer, PlaneQuestion};
 use crate::events::What;
-use crate::plane::{KernelNotices, MoveWish, refusal};
+use crate::plane::{KernelNotices, MoveWish, refusal, stays};
 use crate::run::host::MoveContext;
 use crate::run::native::Native;
 use crate::run::plane_choice::{ChosenPlane, what_needs_our_own};
@@ -99,7 +99,7 @@ impl Gateway {
                 peer.connection.name
             ));
         }
-        if let Some(why) = refusal(snapshot, wish) {
+        if let Some(why) = refusal(snapshot, wish).or_else(|| stays(snapshot)) {
             return Some(why);
         }
         // A running gateway may make no network namespace for a trial: each step is undone if the kernel refuses it.

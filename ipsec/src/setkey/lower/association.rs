@@ -1,5 +1,6 @@
 //! Statements about security associations.
 
+mod aggfrag;
 mod settings;
 
 use super::option::Options;

@@ -2,14 +2,14 @@
 
 use super::Lower;
 use crate::aggfrag::MAX_REORDER_WINDOW_PAYLOADS;
-use crate::sa::{DontFragment, Dscp};
+use crate::sa::{DontFragment, Dscp, Offload, OffloadKind};
 use crate::setkey::ast::{At, NamedOption};
 use crate::setkey::spelling::nearest;
 use crate::setkey::{Problem, Span, shown};
 use std::sync::Arc;
 
 /// The options of a security association that `-o` knows, with what may stand behind the equals sign.
-pub const SA_OPTIONS: [(&str, &str); 23] = [
+pub const SA_OPTIONS: [(&str, &str); 25] = [
     ("esn", "`yes` or `no`"),
     ("sequence", "the last sequence number that was used"),
     ("key", "`fresh`: these keys were never used"),
@@ -39,6 +39,8 @@ pub const SA_OPTIONS: [(&str, &str); 23] = [
     ("aggfrag-window", "a number of packets up to 1024"),
     ("aggfrag-wait", "a number of milliseconds up to 65535"),
     ("dummy", "a number of seconds up to 65535"),
+    ("cpu", "the number of a processor, from 0 to 8191"),
+    ("offload", "`crypto:DEVICE` or `packet:DEVICE`"),
 ];
 
 /// The options of a policy that `-o` knows.
@@ -46,6 +48,9 @@ pub const POLICY_OPTIONS: [(&str, &str); 1] = [("spread", "a number of associati
 
 /// The most associations that one policy's flows are spread over: as many processors as one gateway is likely to face.
 const MAX_SPREAD_ASSOCIATIONS: u8 = 64;
+
+/// The largest number of a processor: Linux can have 8192 of them.
+const MAX_CPU_NUMBER: u16 = 8191;
 
 /// The options of one policy; `None` for those not given.
 #[derive(Default)]
@@ -92,6 +97,8 @@ pub(super) struct Options {
     pub aggfrag_window: Option<At<u16>>,
     pub aggfrag_wait: Option<At<u16>>,
     pub dummy: Option<At<u16>>,
+    pub cpu: Option<At<u16>>,
+    pub offload: Option<At<Offload>>,
 }
 
 /// The value of `encap`.
@@ -136,6 +143,8 @@ impl Options {
             "aggfrag-window" => set(&mut self.aggfrag_window, option, window),
             "aggfrag-wait" => set(&mut self.aggfrag_wait, option, number),
             "dummy" => set(&mut self.dummy, option, number),
+            "cpu" => set(&mut self.cpu, option, cpu),
+            "offload" => set(&mut self.offload, option, offload),
             name => Err(unknown(name, option.span)),
         }
     }
@@ -261,6 +270,21 @@ fn interface(value: Option<&str>) -> Option<Arc<str>> {
         .filter(|name| (1..=15).contains(&name.len()) && name.chars().all(fits))
         .filter(|name| !name.starts_with(['.', '-']))
         .map(Arc::from)
+}
+
+fn cpu(value: Option<&str>) -> Option<u16> {
+    number(value).filter(|number| *number <= MAX_CPU_NUMBER)
+}
+
+fn offload(value: Option<&str>) -> Option<Offload> {
+    let (kind, device) = value?.split_once(':')?;
+    let kind = match kind {
+        "crypto" => OffloadKind::Crypto,
+        "packet" => OffloadKind::Packet,
+        _ => return None,
+    };
+    let device = interface(Some(device))?;
+    Some(Offload { kind, device })
 }
 
 /// Whether it is 8.

@@ -1,5 +1,6 @@
 //! The message that adds an association.
 
+use super::super::extensions::MODE_IPTFS;
 use super::identity::ESP_IN_UDP;
 use crate::plane::interface_id::of_device;
 use ipsec::sa::Lifetimes;
@@ -19,7 +20,10 @@ pub(crate) fn emit(config: &SaConfig) -> ModifyMessage {
     info.id.spi = config.id.spi.get();
     info.id.proto = config.id.protocol.number();
     info.reqid = config.reqid.0;
-    info.mode = mode_number(config.mode);
+    info.mode = match config.aggfrag {
+        Some(_) => MODE_IPTFS,
+        None => mode_number(config.mode),
+    };
     info.lifetime_cfg = lifetimes(&config.lifetimes);
     info.flags = flags(config);
     let mut attributes = algorithms(config);

@@ -2,6 +2,7 @@
 
 use super::super::association;
 use super::super::direction::{SaDirection, is_direction};
+use super::super::extensions::{attributes, is_extension};
 use super::super::zeroizing::ZeroizingMessage;
 use ipsec::sa::{Sa, SaConfig, SaId};
 use netlink_packet_xfrm::state::ModifyMessage;
@@ -18,7 +19,8 @@ pub(super) fn sa_of(answer: &ZeroizingMessage) -> Option<(SaId, &ModifyMessage)>
 /// Whether the kernel need not be told of the difference: it is in what only the gateway knows.
 pub(super) fn looks_alike(old: &SaConfig, new: &SaConfig) -> bool {
     let message = |config| ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
-    *message(old) == *message(new)
+    let extensions = |config: &SaConfig| (config.aggfrag, config.cpu, config.offload.clone());
+    *message(old) == *message(new) && extensions(old) == extensions(new)
 }
 
 /// Whether the kernel's association has these keys, ends and mode, and this direction, whatever its counters are. An
@@ -30,8 +32,13 @@ pub(super) fn is_the_same(
 ) -> bool {
     let mut wanted = ZeroizingMessage::new(XfrmMessage::AddSa(association::emit(config)));
     let kept = SaDirection::read(found);
-    if let (Some(direction), Some(_)) = (direction, kept) {
-        wanted.change_sa(|message| direction.put_into(message));
+    if let Some(direction) = direction {
+        wanted.change_sa(|message| {
+            message.nlas.extend(attributes(config, direction));
+            if kept.is_some() {
+                direction.put_into(message);
+            }
+        });
     }
     let is_in_way = kept.is_none() || kept == direction;
     is_in_way && sa_of(&wanted).is_some_and(|(_, wanted)| has_the_same(found, wanted))
@@ -41,6 +48,7 @@ fn has_the_same(found: &ModifyMessage, wanted: &ModifyMessage) -> bool {
     let (one, other) = (&found.user_sa_info, &wanted.user_sa_info);
     let is_kept = |attribute: &&XfrmAttrs| {
         is_direction(attribute)
+            || is_extension(attribute)
             || matches!(
                 attribute,
                 XfrmAttrs::EncryptionAlg(_)

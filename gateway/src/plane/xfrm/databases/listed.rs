@@ -5,6 +5,7 @@ use super::super::policy::{self, PolicyName};
 use super::super::zeroizing::ZeroizingMessage;
 use super::compare::sa_of;
 use super::errors::{is_absent, unreadable};
+use super::served::Served;
 use super::{HeldPolicy, KernelDatabases};
 use ipsec::sa::SaId;
 use netlink_packet_xfrm::XfrmMessage;
@@ -19,8 +20,13 @@ impl KernelDatabases {
         }
         for (name, number) in self.listed_policies()? {
             self.free_numbers.remove(&number);
-            let policy = None;
-            self.policies.insert(name, HeldPolicy { policy, number });
+            let (policy, served) = (None, Served::default());
+            let held = HeldPolicy {
+                policy,
+                served,
+                number,
+            };
+            self.policies.insert(name, held);
         }
         let answers = self.list_sas()?;
         let listed = answers.iter().filter_map(sa_of).map(|(id, _)| id);

@@ -1,9 +1,10 @@
 //! The settings of an association from its extensions and options, and which of them exclude each other.
 
+use super::aggfrag::aggfrag;
 use super::{Lower, Lowering};
 use crate::aggfrag::Aggfrag;
 use crate::sa::replay::MAX_REPLAY_WINDOW_PACKETS;
-use crate::sa::{self, DontFragment, Dscp, Reqid, SaConfig, SaId, UdpEncapsulation};
+use crate::sa::{self, DontFragment, Dscp, Offload, Reqid, SaConfig, SaId, UdpEncapsulation};
 use crate::sa::{LifetimeLimits, Lifetimes};
 use crate::setkey::Problem;
 use crate::setkey::ast::*;
@@ -31,6 +32,8 @@ pub(super) struct Settings {
     ah_align8: bool,
     aggfrag: Option<Aggfrag>,
     dummy: u16,
+    cpu: Option<u16>,
+    offload: Option<Offload>,
 }
 
 impl Settings {
@@ -59,6 +62,8 @@ impl Settings {
             is_standby: false,
             is_negotiated: false,
             aggfrag: self.aggfrag,
+            cpu: self.cpu,
+            offload: self.offload.clone(),
         }
     }
 }
@@ -89,6 +94,8 @@ impl Lowering<'_> {
             keepalive: keepalive(options, encapsulation.is_some())?,
             aggfrag: aggfrag(name, options, mode)?,
             dummy: dummy(options, &name.protocol.node)?,
+            cpu: options.cpu.map(|cpu| cpu.node),
+            offload: offload(name, options)?,
             mode,
             reqid: reqid(extensions.reqid)?,
             replay_window: self.replay_window(name, options)?,
@@ -206,57 +213,6 @@ fn interface(options: &Options, mode: sa::Mode) -> Lower<Option<Arc<str>>> {
     }
 }
 
-/// RFC 9347 2: AGGFRAG mode is a mode of ESP for whole packets; its options are valid in this mode only.
-fn aggfrag(name: &SaName, options: &Options, mode: sa::Mode) -> Lower<Option<Aggfrag>> {
-    let Some(wanted) = options.aggfrag.filter(|wanted| wanted.node) else {
-        return without_aggfrag(options).map(|()| None);
-    };
-    if name.protocol.node == ProtocolWord::Ah {
-        let problem = Problem::new(wanted.span, "AH cannot aggregate (RFC 9347)");
-        return Err(problem.advise("use `esp`"));
-    }
-    if mode != sa::Mode::Tunnel {
-        let problem = Problem::new(
-            wanted.span,
-            "only whole packets can be aggregated (RFC 9347)",
-        );
-        return Err(problem.advise("add `-m tunnel`"));
-    }
-    if let Some(tfc) = options.tfc {
-        let problem = Problem::new(tfc.span, "AGGFRAG payloads have padding of their own");
-        return Err(problem.advise("use `-o aggfrag-size` and `-o aggfrag-rate`"));
-    }
-    let default = Aggfrag::default();
-    Ok(Some(Aggfrag {
-        fragments: !options.dont_frag.is_some_and(|dont| dont.node),
-        size: options.aggfrag_size.map_or(default.size, |size| size.node),
-        rate: options.aggfrag_rate.map_or(default.rate, |rate| rate.node),
-        reorder_window: options
-            .aggfrag_window
-            .map_or(default.reorder_window, |window| window.node),
-        reorder_timeout_ms: options
-            .aggfrag_wait
-            .map_or(default.reorder_timeout_ms, |wait| wait.node),
-    }))
-}
-
-fn without_aggfrag(options: &Options) -> Lower<()> {
-    let spans = [
-        options.dont_frag.map(|option| option.span),
-        options.aggfrag_size.map(|option| option.span),
-        options.aggfrag_rate.map(|option| option.span),
-        options.aggfrag_window.map(|option| option.span),
-        options.aggfrag_wait.map(|option| option.span),
-    ];
-    match spans.into_iter().flatten().next() {
-        None => Ok(()),
-        Some(span) => {
-            let problem = Problem::new(span, "this option is for AGGFRAG mode alone");
-            Err(problem.advise("add `-o aggfrag=yes`"))
-        }
-    }
-}
-
 fn keepalive(options: &Options, in_udp: bool) -> Lower<u16> {
     match options.keepalive {
         Some(At { node: 1.., span }) if !in_udp => {
@@ -275,6 +231,33 @@ fn dummy(options: &Options, protocol: &ProtocolWord) -> Lower<u16> {
             Err(problem.advise("leave out `-o dummy`, or use `esp`"))
         }
         dummy => Ok(dummy.map_or(0, |seconds| seconds.node)),
+    }
+}
+
+/// What the kernel lets no network card do is refused whatever the card is.
+fn offload(name: &SaName, options: &Options) -> Lower<Option<Offload>> {
+    let Some(At {
+        node: offload,
+        span,
+    }) = &options.offload
+    else {
+        return Ok(None);
+    };
+    let beside = [
+        (name.protocol.node == ProtocolWord::Ah, "AH"),
+        (options.interface.is_some(), "`-o interface`"),
+        (
+            options.aggfrag.is_some_and(|aggfrag| aggfrag.node),
+            "`-o aggfrag`",
+        ),
+        (options.tfc.is_some(), "`-o tfc`"),
+    ];
+    match beside.iter().find(|(applies, _)| *applies) {
+        None => Ok(Some(offload.clone())),
+        Some((_, what)) => {
+            let problem = Problem::new(*span, format!("no network card takes {what} over"));
+            Err(problem.advise("leave out `-o offload`"))
+        }
     }
 }
 
@@ -335,6 +318,8 @@ fn without_numbers(options: &Options) -> Lower<()> {
         options.tfc.map(|option| option.span),
         options.aggfrag.map(|option| option.span),
         options.dummy.map(|option| option.span),
+        options.cpu.map(|option| option.span),
+        options.offload.as_ref().map(|option| option.span),
         options.interface.as_ref().map(|option| option.span),
     ];
     match spans.into_iter().flatten().next() {
