@@ -8,8 +8,8 @@ use ipsec::tunnel::Outer;
 use std::sync::Arc;
 
 impl Host {
-    /// Sends what is due of associations that are silent ([`is_silent`]): NAT keepalives (RFC 3948 4), and dummy packets
-    /// (RFC 4303 2.6).
+    /// Sends what is due of associations that are silent ([`is_silent`]): NAT keepalives (RFC 3948 4), and dummy
+    /// packets (RFC 4303 2.6).
     pub(in crate::run) fn send_beside_traffic(&mut self, silent: &[Arc<Sa>], now: u64) {
         for sa in silent {
             if !self.local.contains(&sa.config.source) {
