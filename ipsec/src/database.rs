@@ -56,6 +56,10 @@ pub struct Database {
     has_marks: bool,
 }
 
+/// How many associations ahead of the one that is aged the next ones are prefetched: in two steps, because the state
+/// is found by the association.
+const PREFETCHED_SAS: usize = 8;
+
 impl Database {
     /// Applies all commands or none. `now` is in seconds since the Unix epoch, `random` yields fresh random bits (SPIs
     /// for `GetSpi`, the start of IV counters).
@@ -124,14 +128,9 @@ impl Database {
     pub fn tick(
         &mut self,
         now: u64,
-        mut look: impl FnMut(&Arc<Sa>, &SaUsage),
+        look: impl FnMut(&Arc<Sa>, &SaUsage),
     ) -> Vec<(SaId, LifetimeEvent)> {
-        let mut events = Vec::new();
-        for sa in self.draft.sas() {
-            let (own, usage) = sa.state.take_events_and_usage(&sa.config, now);
-            events.extend(own.into_iter().map(|event| (sa.config.id, event)));
-            look(sa, &usage);
-        }
+        let events = self.age(now, look);
         self.snapshot.take_used(|entry| entry.note_used(now));
         if std::mem::take(&mut self.has_marks) {
             for entry in self.draft.policies() {
@@ -149,6 +148,24 @@ impl Database {
         } else if !events.is_empty() {
             // Traffic moves from a dying association to a younger one.
             self.publish();
+        }
+        events
+    }
+
+    fn age(
+        &self,
+        now: u64,
+        mut look: impl FnMut(&Arc<Sa>, &SaUsage),
+    ) -> Vec<(SaId, LifetimeEvent)> {
+        let mut events = Vec::new();
+        let mut later = self.draft.sas().skip(2 * PREFETCHED_SAS);
+        let mut soon = self.draft.sas().skip(PREFETCHED_SAS);
+        for sa in self.draft.sas() {
+            later.next().inspect(|sa| sa.fetch_for_aging());
+            soon.next().inspect(|sa| sa.state.fetch());
+            let (own, usage) = sa.state.take_events_and_usage(&sa.config, now);
+            events.extend(own.into_iter().map(|event| (sa.config.id, event)));
+            look(sa, &usage);
         }
         events
     }

@@ -38,6 +38,14 @@ impl Sa {
         !self.state.is_dead()
     }
 
+    /// Prefetches what is looked at once a second; the state lies elsewhere.
+    pub(crate) fn fetch_for_aging(&self) {
+        prefetch(&self.config.id);
+        prefetch(&self.config.lifetimes);
+        prefetch(&self.config.keepalive);
+        prefetch(&self.state);
+    }
+
     /// Prefetches what every packet needs of the configuration. The state lies elsewhere, and the ciphers prefetch the
     /// rest of the key.
     pub(crate) fn fetch(&self) {
