@@ -7,8 +7,8 @@ use ipsec::aggfrag::Aggfrag;
 use ipsec::algorithm::{Encryption, Integrity};
 use ipsec::command::Command;
 use ipsec::policy::{Action, Direction, Level, Policy, Template, Upper};
-use ipsec::sa::LifetimeLimits;
 use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, Reqid, SaConfig, UdpEncapsulation};
+use ipsec::sa::{LifetimeLimits, Offload, OffloadKind};
 use ipsec::setkey::{
     Forwarding, LookupError, Lowered, Names, NoNames, compile, parse, print, resolve,
 };
@@ -265,6 +265,51 @@ fn aggregation_reaches_its_fields_and_is_refused_where_it_means_nothing() {
             "esp",
             "-m tunnel -o aggfrag -o aggfrag-window=1025",
             "cannot have this value",
+        ),
+    ] {
+        let told = refused(&add(protocol, options));
+        assert!(told.contains(reason), "{options}: {told}");
+    }
+}
+
+#[test]
+fn a_processor_and_a_network_card_are_named() {
+    let add = |protocol: &str, options: &str| {
+        let suite = match protocol {
+            "ah" => "-A hmac-sha1 0x000102030405060708090a0b0c0d0e0f10111213",
+            _ => "-E aes-gcm-16 0x000102030405060708090a0b0c0d0e0f10111213",
+        };
+        format!("add 192.0.2.1 192.0.2.2 {protocol} 4097 -m tunnel -r 64 {options} {suite};")
+    };
+    let of = |options: &str| {
+        let config = only_sa(&add("esp", options));
+        (config.cpu, config.offload.clone())
+    };
+    let card = |kind, device: &str| {
+        Some(Offload {
+            kind,
+            device: device.into(),
+        })
+    };
+    assert_eq!(of(""), (None, None));
+    assert_eq!(of("-o cpu=8191"), (Some(8191), None));
+    let crypto = card(OffloadKind::Crypto, "eth0");
+    assert_eq!(of("-o offload=crypto:eth0"), (None, crypto));
+    let packet = card(OffloadKind::Packet, "eth0.5");
+    assert_eq!(of("-o offload=packet:eth0.5"), (None, packet));
+    for (protocol, options, reason) in [
+        ("esp", "-o cpu=8192", "cannot have this value"),
+        ("esp", "-o cpu", "cannot have this value"),
+        ("esp", "-o offload=eth0", "cannot have this value"),
+        ("esp", "-o offload=all:eth0", "cannot have this value"),
+        ("esp", "-o offload=crypto:-", "cannot have this value"),
+        ("ah", "-o offload=crypto:eth0", "no network card takes AH"),
+        ("esp", "-o offload=crypto:eth0 -o tfc=900", "`-o tfc`"),
+        ("esp", "-o offload=crypto:eth0 -o aggfrag", "`-o aggfrag`"),
+        (
+            "esp",
+            "-o offload=crypto:eth0 -o interface=a",
+            "`-o interface`",
         ),
     ] {
         let told = refused(&add(protocol, options));

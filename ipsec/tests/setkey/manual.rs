@@ -32,7 +32,7 @@ fn every_example_is_obeyed() {
         assert!(lowered.warnings.is_empty(), "{:?}", lowered.warnings);
         examples += 1;
     }
-    assert_eq!(examples, 11);
+    assert_eq!(examples, 12);
 }
 
 #[test]
