@@ -9,12 +9,9 @@ from live_change import Stream
 from network.expect import expect
 from network.sites import Sites, setkey_text
 from network.timeout import slowed
-from network.wire import Esp
+from replaced import MAX_LOSS_SHARE, carried_on, recorded_is_refused
 
 PACE = 0.002
-# What waits in a TUN device's queue is limited, and a packet ring is opened again; a machine that does nothing else
-# loses none in UDP.
-MAX_LOSS_SHARE = 0.01
 ORPHAN_SECONDS = slowed(20)
 CHANGES = ('dpd = "77s"\n', 'retransmit = { first = "1s" }\n')
 
@@ -75,17 +72,7 @@ def by_turns(text, rounds=3):
                     gateway.wait("up")
                 let_orphans_go(left, right)
                 expect(not spis(right) & before, f"{spis(right)} after {before}")
-            figures = [stream.finish() for stream in streams]
-            sent, lost, reordered = (sum(column) for column in zip(*figures))
-            repeated = sum(stream.duplicated() for stream in streams)
-            frames = wire.settle()
-            expect(not in_clear(frames), "inner addresses in clear on the wire")
-            packets = [(packet.spi, packet.sequence) for packet in filter(None, map(Esp.find, frames))]
-            twice = len(packets) - len(set(packets))
-            expect(packets and not twice, f"of {len(packets)} numbers on the wire {twice} came twice")
-            told = f"{2 * rounds} restarts, {sent} datagrams, lost {lost}, duplicated {repeated}, reordered {reordered}"
-            expect(repeated == reordered == 0 and lost <= sent * MAX_LOSS_SHARE, told)
-            return told
+            return carried_on(streams, wire, 2 * rounds)
     return test
 
 
@@ -117,18 +104,8 @@ def recorded_packets_stay_refused():
     with Sites("is") as sites:
         wire = sites.listen(sites.wire, "left")
         _, right = started(sites, in_policy_mode('encapsulation = "force"\n'))
-        expect(sites.ping(count=20) == 20, "no ping through the tunnel")
         [(spi, _)] = spis(right)
-        spi = int(spi, 16)
-        recorded = [packet for packet in filter(None, map(Esp.find, wire.settle())) if packet.spi == spi]
-        right.replace()
-        toward = sites.listen(sites.wire, "right")
-        for packet in recorded:
-            toward.inject(packet.again())
-        toward.settle()
-        refused = right.drops("replayed") + right.drops("too-old")
-        expect(refused >= len(recorded) > 0, f"{len(recorded)} recorded packets were sent again, {refused} refused")
-        expect(sites.ping(count=5) == 5, "the tunnel does not go on")
+        recorded_is_refused(sites, right, wire, int(spi, 16))
 
 
 def without_peers_the_sockets_are_taken_over_and_the_first_peer_shares_them():

@@ -26,6 +26,22 @@ def start_as_user(sites, name):
     return own(sites, name).start().ready()
 
 
+def carried_on(streams, wire, restarts):
+    """Nothing passed in clear, by a number that was used before, twice or out of order, and hardly anything was lost."""
+    figures = [stream.finish() for stream in streams]
+    sent, lost, reordered = (sum(column) for column in zip(*figures))
+    repeated = sum(stream.duplicated() for stream in streams)
+    frames = wire.settle()
+    expect(not in_clear(frames), "inner addresses in clear on the wire")
+    packets = [(packet.spi, packet.sequence) for packet in filter(None, map(Esp.find, frames))]
+    twice = len(packets) - len(set(packets))
+    # Trains are not looked into; what waited leaves in some.
+    expect(len(packets) > sent / 5 and twice == 0, f"of {len(packets)} numbers on the wire {twice} came twice")
+    told = f"{restarts} restarts, {sent} datagrams, lost {lost}, duplicated {repeated}, reordered {reordered}"
+    expect(repeated == reordered == 0 and lost <= sent * MAX_LOSS_SHARE, told)
+    return told
+
+
 def by_turns(rounds, start=Sites.start, **shape):
     def test():
         with Sites("rp") as sites:
@@ -40,37 +56,32 @@ def by_turns(rounds, start=Sites.start, **shape):
                 for gateway in (left, right):
                     gateway.replace()
                     time.sleep(0.3)
-            figures = [stream.finish() for stream in streams]
-            sent, lost, reordered = (sum(column) for column in zip(*figures))
-            repeated = sum(stream.duplicated() for stream in streams)
-            frames = wire.settle()
-            expect(not in_clear(frames), "inner addresses in clear on the wire")
-            packets = [(packet.spi, packet.sequence) for packet in filter(None, map(Esp.find, frames))]
-            twice = len(packets) - len(set(packets))
-            # Trains are not looked into; what waited leaves in some.
-            expect(len(packets) > sent / 5 and twice == 0, f"of {len(packets)} numbers on the wire {twice} came twice")
-            told = f"{2 * rounds} restarts, {sent} datagrams, lost {lost}, duplicated {repeated}, reordered {reordered}"
-            expect(repeated == reordered == 0 and lost <= sent * MAX_LOSS_SHARE, told)
+            told = carried_on(streams, wire, 2 * rounds)
             for gateway in (left, right):
                 expect(gateway.drops("replayed") + gateway.drops("bad-icv") == 0, gateway.ask("drops"))
             return told
     return test
 
 
+def recorded_is_refused(sites, right, wire, spi):
+    """What was recorded before the right gateway is replaced, sent to it again afterwards."""
+    expect(sites.ping(count=20) == 20, "no ping through the tunnel")
+    recorded = [packet for packet in filter(None, map(Esp.find, wire.settle())) if packet.spi == spi]
+    right.replace()
+    toward = sites.listen(sites.wire, "right")
+    for packet in recorded:
+        toward.inject(packet.again())
+    toward.settle()
+    refused = right.drops("replayed") + right.drops("too-old")
+    expect(refused >= len(recorded) > 0, f"{len(recorded)} recorded packets were sent again, {refused} refused")
+    expect(sites.ping(count=5) == 5, "the tunnel does not go on")
+
+
 def recorded_packets_stay_refused():
     with Sites("rp") as sites:
         wire = sites.listen(sites.wire, "left")
         _, right = sites.start_both(inner=(4,))
-        expect(sites.ping(count=20) == 20, "no ping through the tunnel")
-        recorded = [packet for packet in filter(None, map(Esp.find, wire.settle())) if packet.spi == 0x1001]
-        right.replace()
-        toward = sites.listen(sites.wire, "right")
-        for packet in recorded:
-            toward.inject(packet.again())
-        toward.settle()
-        refused = right.drops("replayed") + right.drops("too-old")
-        expect(refused >= len(recorded) > 0, f"{len(recorded)} recorded packets were sent again, {refused} refused")
-        expect(sites.ping(count=5) == 5, "the tunnel does not go on")
+        recorded_is_refused(sites, right, wire, 0x1001)
 
 
 def what_cannot_start_stops_nothing():

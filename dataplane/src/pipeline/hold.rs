@@ -100,7 +100,8 @@ mod tests {
     use super::*;
     use std::thread;
 
-    const LONG: Duration = Duration::from_secs(60);
+    /// How long a test waits for a hold, at most.
+    const MAX_HOLD_WAIT: Duration = Duration::from_secs(60);
 
     /// A thread that counts until it is asked to stay.
     fn counting(gate: &Arc<Gate>, count: &Arc<Mutex<u64>>) -> thread::JoinHandle<()> {
@@ -121,7 +122,7 @@ mod tests {
         let (gate, count) = (Arc::<Gate>::default(), Arc::<Mutex<u64>>::default());
         let thread = counting(&gate, &count);
         for _ in 0..100 {
-            let held = gate.hold(LONG, || ()).unwrap();
+            let held = gate.hold(MAX_HOLD_WAIT, || ()).unwrap();
             let before = *count.lock().unwrap();
             thread::yield_now();
             assert_eq!(*count.lock().unwrap(), before);
@@ -146,10 +147,10 @@ mod tests {
     fn the_end_of_a_thread_ends_the_wait_for_it_and_its_stay() {
         let (gate, count) = (Arc::<Gate>::default(), Arc::<Mutex<u64>>::default());
         let thread = counting(&gate, &count);
-        let held = gate.hold(LONG, || ()).unwrap();
+        let held = gate.hold(MAX_HOLD_WAIT, || ()).unwrap();
         gate.end();
         thread.join().unwrap();
         drop(held);
-        assert!(gate.hold(LONG, || ()).is_none());
+        assert!(gate.hold(MAX_HOLD_WAIT, || ()).is_none());
     }
 }

@@ -2,8 +2,8 @@
 //! opened by one of the two.
 //!
 //! ```text
-//!   to the kernel    set_sent, give_opening: ours up to a number, the kernel's behind it ──► begin_counting
-//!   to our own       end_sending, end_opening: the kernel's last numbers and window ──► ours behind them
+//!   to the kernel        set_sent, give_opening: user plane up to a number, kernel behind it ──► begin_counting
+//!   to the user plane    end_sending, end_opening: the kernel's last numbers and window ──► user plane behind them
 //! ```
 
 use super::super::association;

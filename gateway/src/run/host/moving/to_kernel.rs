@@ -1,12 +1,12 @@
 //! From our own data plane to the kernel's IPsec.
 //!
 //! ```text
-//!   numbers sent       ours up to a limit │ the kernel's behind it      new packets: the kernel, by its policies
-//!   numbers received   ours up to a limit │ the kernel's behind it      a copy of each packet reaches both
+//!   numbers sent       user plane up to a limit │ kernel behind it      new packets: the kernel, by its policies
+//!   numbers received   user plane up to a limit │ kernel behind it      a copy of each packet reaches both
 //! ```
 //!
 //! Our threads run until the last step. Each direction passes over while its thread is held still and nothing waits for
-//! it, so that no packet of ours is behind one of the kernel's.
+//! it, so that no packet that the user plane seals or opens leaves behind one of the kernel's.
 
 mod arriving;
 
@@ -184,8 +184,9 @@ impl<'a> ToKernel<'a> {
         Ok(())
     }
 
-    /// From the first policy on, packets that it names are sealed by the kernel, behind a limit up to which numbers are
-    /// ours. New packets wait in the TUN device meanwhile, so that there are none of ours behind the kernel's.
+    /// From the first policy on the kernel seals the packets that it names, behind a limit up to which the user plane
+    /// has the sequence numbers. New packets wait in the TUN device meanwhile, so that the user plane seals none that
+    /// leaves behind the kernel's.
     fn leaving(&mut self) -> Result<(), String> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let until = Instant::now() + MAX_QUIET_TIME;
@@ -206,7 +207,8 @@ impl<'a> ToKernel<'a> {
         self.host.cross(&snapshot, both, true).map_err(text)
     }
 
-    /// Up to a limit the numbers of outbound associations are ours, from a quiet moment on if there is one.
+    /// The user plane has the sequence numbers of outbound associations up to a limit, from a quiet moment on if there
+    /// is one.
     fn share_numbers(&mut self, until: Instant) -> Result<Option<Held>, String> {
         let left = until.saturating_duration_since(Instant::now());
         let held = self.quiet(Direction::Out, left)?;

@@ -3,7 +3,7 @@
 //! ```text
 //!   quiet moment, our thread is held ─► the kernel opens what is above our last number ─► nothing has come meanwhile?
 //!        ▲                                                              yes: it is the kernel's │ no: packets wait
-//!        └── ours open what waits and the kernel has not opened ◄── its association is deleted ◄┘
+//!        └── the user plane opens what waits and is not opened yet ◄── the kernel's SA is deleted ◄┘
 //! ```
 //!
 //! Where packets follow each other too closely for that, a number ahead is the limit, and the move waits until it has
@@ -24,8 +24,8 @@ const MAX_EXACT_TIME: Duration = Duration::from_secs(2);
 /// The longest pause between two tries of that.
 const MAX_PAUSE_MILLISECONDS: u64 = 20;
 
-/// How long the numbers that are ours may take to arrive. An association that is slower than that is handed over at
-/// the number where it is.
+/// How long the sequence numbers that the user plane opens may take to arrive. An association that is slower than that
+/// is handed over at the number where it is.
 const MAX_SHARED_TIME: Duration = Duration::from_millis(300);
 
 /// How long what our thread has read may take to be delivered.
@@ -103,7 +103,7 @@ impl ToKernel<'_> {
         self.databases()?.give_opening(sa, start).map_err(text)
     }
 
-    /// From one moment on ESP in UDP is the kernel's. What came before waits in the sockets, and is ours.
+    /// From one moment on the kernel opens ESP in UDP. The user plane opens what waits in the sockets from before.
     pub(super) fn sockets(&mut self) -> Result<(), String> {
         let mut sockets = self.host.fresh_sockets(&self.context)?;
         sockets.leave_to_the_kernel();
@@ -151,7 +151,8 @@ impl ToKernel<'_> {
         Ok(())
     }
 
-    /// Waits until the numbers that are ours have come; what is slower is handed over where it is.
+    /// Waits until the sequence numbers that the user plane opens have come. An association for which they have not is
+    /// handed over where it is.
     pub(super) fn shared(&mut self) -> Result<(), String> {
         let began = Instant::now();
         let is_over = |(sa, edge, others): &(Arc<Sa>, u64, u64)| {
