@@ -57,6 +57,12 @@ impl Path {
         is_used.then_some((self.local.port(), self.remote.port()))
     }
 
+    /// RFC 7296 2.23: the side behind a NAT keeps its mapping open by keepalives. So does a side that is told to use
+    /// ESP in UDP without one: there a firewall may be what forgets.
+    pub fn is_kept_alive_here(&self) -> bool {
+        self.nat_local || self.is_forced
+    }
+
     /// RFC 7296 2.23: with a NAT in between, the initiator goes on from port 4500 to port 4500.
     pub fn float(&mut self) {
         if self.encapsulation().is_some() {
@@ -167,6 +173,7 @@ mod tests {
         other.detect(SPIS, &notified(&hashes));
         assert_eq!((other.nat_remote, other.nat_local), (true, false));
         assert_eq!(other.encapsulation(), Some((500, 1024)));
+        assert!(!other.is_kept_alive_here());
 
         let mut other = swapped(path());
         other.local = "10.0.0.1:500".parse().unwrap();
@@ -174,6 +181,7 @@ mod tests {
         assert_eq!((other.nat_remote, other.nat_local), (false, true));
         other.float();
         assert_eq!(other.encapsulation(), Some((4500, 4500)));
+        assert!(other.is_kept_alive_here());
     }
 
     #[test]
@@ -184,6 +192,10 @@ mod tests {
         let mut other = swapped(path());
         other.detect(SPIS, &notified(&hashes));
         assert_eq!((other.nat_remote, other.nat_local), (true, false));
+        assert_eq!(
+            (forced.is_kept_alive_here(), other.is_kept_alive_here()),
+            (true, false)
+        );
     }
 
     #[test]

@@ -94,6 +94,8 @@ pub struct ChildSa {
     pub remote: IpAddr,
     /// ESP in UDP from the first port to the second, if there is a NAT in between or it is forced.
     pub encapsulation: Option<(u16, u16)>,
+    /// Whether NAT keepalives are due from this side: it is behind the NAT, or the encapsulation is forced here.
+    pub sends_keepalives: bool,
     /// Traffic on this side.
     pub local_traffic: Vec<Traffic>,
     /// Traffic on the peer's side.

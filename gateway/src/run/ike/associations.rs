@@ -57,7 +57,11 @@ impl Associations {
         let outbound = SaConfig {
             encapsulation: outbound_udp,
             is_standby: child.outbound_state == Outbound::Standby,
-            keepalive: ends.map_or(0, |_| KEEPALIVE_SECONDS),
+            keepalive: if child.sends_keepalives {
+                KEEPALIVE_SECONDS
+            } else {
+                0
+            },
             ..shared(
                 SaConfig::new(
                     id(child.remote, spi(child.outbound_spi)?),

@@ -191,8 +191,10 @@ fn a_nat_in_front_of_the_initiator_moves_both_to_port_4500_and_esp_into_udp() {
     assert_eq!(ports, [500, 4500]);
     let left = pair.left.installed.values().next().unwrap();
     assert_eq!(left.encapsulation, Some((4500, 4500)));
+    assert!(left.sends_keepalives);
     let right = pair.right.installed.values().next().unwrap();
     assert_eq!(right.encapsulation, Some((4500, 14500)));
+    assert!(!right.sends_keepalives);
     assert_eq!(right.remote, outside);
     let report = &pair.right.reports(pair.now)[0].ike[0];
     assert_eq!(report.nat, (false, true));
@@ -208,9 +210,10 @@ fn encapsulation_may_be_forced_by_either_side() {
         pair.configure(left, right);
         pair.settle();
         pair.assert_agreed(1);
-        for host in [&pair.left, &pair.right] {
+        for (host, is_forced) in [(&pair.left, forced_left), (&pair.right, !forced_left)] {
             let child = host.installed.values().next().unwrap();
             assert_eq!(child.encapsulation, Some((4500, 4500)));
+            assert_eq!(child.sends_keepalives, is_forced);
         }
     }
 }

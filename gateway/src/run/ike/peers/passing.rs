@@ -75,6 +75,7 @@ fn negotiated(name: &str, id: ChildId, child: &Child) -> ChildSa {
         encapsulation: outbound
             .encapsulation
             .map(|udp| (udp.source_port, udp.destination_port)),
+        sends_keepalives: outbound.keepalive > 0,
         local_traffic: Vec::new(),
         remote_traffic: Vec::new(),
         lifetime: ChildLifetime {

@@ -68,6 +68,7 @@ fn child(id: u64, connection: &str) -> ChildSa {
         local: "192.0.2.1".parse().unwrap(),
         remote: "192.0.2.2".parse().unwrap(),
         encapsulation: Some((4500, 61000)),
+        sends_keepalives: true,
         local_traffic: vec![ours()],
         remote_traffic: vec![theirs()],
         lifetime: ChildLifetime::default(),
@@ -204,9 +205,11 @@ fn a_pair_becomes_two_associations_with_everything_that_was_negotiated() {
     assert_eq!((inbound.keepalive, outbound.keepalive), (0, 20));
     let short = ChildSa {
         extended_sequence_numbers: false,
+        sends_keepalives: false,
         ..child(1, "office")
     };
     let associations = Associations::of(&short, Reqid(7)).unwrap();
+    assert_eq!(associations.outbound.keepalive, 0);
     assert_eq!(associations.outbound.lifetimes.soft.packets, 0xe000_0000);
     let zero = ChildSa {
         outbound_spi: 0,
