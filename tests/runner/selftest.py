@@ -4,13 +4,16 @@
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import tempfile
+import time
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, TESTS)
 
 from runner.absent import Absences  # noqa: E402
-from runner.suite import Suite, run_suite  # noqa: E402
+from runner.suite import Suite, run_suite, run_suites  # noqa: E402
 
 LISTED = [{"id": "proven", "why": "w", "probe": "true"}, {"id": "unproven", "why": "w", "probe": "false"}]
 
@@ -25,6 +28,37 @@ def tally(command, counts, limit=20, **more):
 def cargo(passed, failed, ignored, status=0):
     return tally(f"echo 'test result: x. {passed} passed; {failed} failed; {ignored} ignored; 0 measured'; "
                  f"exit {status}", "cargo")
+
+
+def beside():
+    """Two suites, each of which waits for the other one, and a third: run at a time, told in the order of the table."""
+    meet = "touch {0}; until [ -e {1} ]; do sleep 0.05; done; echo ok {0}"
+    commands = [meet.format("here", "there"), meet.format("there", "here"), "echo 'not ok third: why'"]
+    suites = [Suite("selftest", f"beside-{number}", command, "lines", 20, beside=True)
+              for number, command in enumerate(commands)]
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        found = run_suites(suites, Absences(LISTED))
+    blocks = shown.getvalue().split("==== ")[1:]
+    are_whole = all(name in next(block for block in blocks if block.startswith(f"selftest: beside-{number}"))
+                    for number, name in enumerate(["ok here", "ok there", "not ok third"]))
+    return are_whole and [(t.passed, t.failed) for t in found] == [(1, 0), (1, 0), (0, 1)]
+
+
+def ended_from_outside():
+    """Suites that run at a time end when the runner is ended."""
+    program = ("import os, signal, sys; sys.path.insert(0, sys.argv[1]); signal.signal(15, lambda *_: sys.exit(1))\n"
+               "from runner.absent import Absences; from runner.suite import Suite, run_suites\n"
+               "run_suites([Suite('selftest', f'hangs-{n}', f'echo $$ > pid-{n}; exec sleep 60', 'lines', 50, "
+               "beside=True) for n in range(3)], Absences([]))")
+    runner = subprocess.Popen([sys.executable, "-c", program, TESTS], stdout=subprocess.DEVNULL)
+    while not all(os.path.exists(f"pid-{number}") for number in range(2)):
+        time.sleep(0.05)
+    time.sleep(0.2)
+    runner.terminate()
+    runner.wait(20)
+    with open("pid-0") as first, open("pid-1") as second:
+        gone = [not os.path.exists(f"/proc/{file.read().strip()}") for file in (first, second)]
+    return all(gone) and not os.path.exists("pid-2")
 
 
 CASES = {
@@ -43,6 +77,8 @@ CASES = {
     "a suite that cannot be prepared fails": lambda: tally("echo ok a", "lines", prepare="false") == (0, 1),
     "a command is one test": lambda: (tally("true", "exit"), tally("false", "exit")) == ((1, 0), (0, 1)),
     "a suite that hangs is stopped and fails": lambda: tally("echo ok a; sleep 60", "lines", limit=1) == (1, 1),
+    "suites beside each other run at a time, and each is counted and shown whole": beside,
+    "suites beside each other are ended with the runner": ended_from_outside,
     "a child left behind is ended": lambda: tally("echo ok a; sleep 60 >/dev/null 2>&1 & echo ok b", "lines") == (2, 0),
 }
 
