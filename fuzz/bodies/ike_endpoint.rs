@@ -296,23 +296,19 @@ impl Pair {
                 false,
             ),
             10 => self.wait(Duration::from_secs(u64::from(data.or_zero()) * 20), true),
-            11 => self.input(
-                host,
-                Input::Rekey {
-                    connection,
-                    ike: false,
-                },
-            ),
-            12 => self.input(
-                host,
-                Input::Rekey {
-                    connection,
-                    ike: true,
-                },
-            ),
+            what @ (11 | 12) => {
+                let ike = what == 12;
+                self.input(host, Input::Rekey { connection, ike });
+            }
             13 => self.input(host, Input::Up { connection }),
             14 => self.input(host, Input::Down { connection }),
-            _ => self.report(host, data.or_zero()),
+            _ => match data.or_zero() {
+                u8::MAX => {
+                    let remote = address(1 - host);
+                    self.input(host, Input::Recover { connection, remote });
+                }
+                what => self.report(host, what),
+            },
         }
     }
 

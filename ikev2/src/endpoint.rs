@@ -100,6 +100,9 @@ impl Endpoint {
             Input::Done(done) => self.done(done, now, random),
             Input::Timer => {}
             Input::Up { connection } => self.up(connection, now),
+            Input::Recover { connection, remote } => {
+                self.begin(connection, remote, now, random);
+            }
             Input::Down { connection } => self.down(connection, now, random),
             Input::Rekey { connection, ike } => self.rekey(connection, ike, now, random),
             Input::Acquire {

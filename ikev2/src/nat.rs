@@ -63,9 +63,9 @@ impl Path {
         self.nat_local || self.is_forced
     }
 
-    /// RFC 7296 2.23: with a NAT in between, the initiator goes on from port 4500 to port 4500.
+    /// RFC 7296 2.23: with a NAT in between, the initiator goes on from port 4500 to port 4500, unless it began there.
     pub fn float(&mut self) {
-        if self.encapsulation().is_some() {
+        if self.encapsulation().is_some() && self.local.port() != NAT_PORT {
             self.local.set_port(NAT_PORT);
             self.remote.set_port(NAT_PORT);
         }

@@ -49,7 +49,7 @@ def let_orphans_go(*gateways):
 
 
 def by_turns(text, rounds=3):
-    """The right one never begins: its orphans carry until the left one, which is replaced next, begins anew."""
+    """The right one waits for peers, but begins where its child SAs have lost their IKE SA."""
     def test():
         with Sites("is") as sites:
             wire = sites.listen(sites.wire, "left")
@@ -59,19 +59,15 @@ def by_turns(text, rounds=3):
             expect(sites.ping(4) == sites.ping(6) == 3, "no ping through the tunnel")
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
-            for _ in range(rounds):
-                before = spis(right)
-                right.replace()
-                kept = right.peer()
-                expect(kept["state"] == "orphaned" and spis(right) == before,
-                       f"of {before} the new process has {kept}:\n{right.words()}")
-                time.sleep(0.3)
-                expect(right.peer()["state"] == "orphaned", "negotiated anew before the other one was replaced")
-                left.replace()
-                for gateway in (left, right):
+            for replaced, other in rounds * ((right, left), (left, right)):
+                before = spis(replaced)
+                replaced.replace()
+                expect(before <= spis(replaced), f"of {before} the new process has {replaced.peer()}:\n"
+                                                 f"{replaced.words()}")
+                for gateway in (replaced, other):
                     gateway.wait("up")
                 let_orphans_go(left, right)
-                expect(not spis(right) & before, f"{spis(right)} after {before}")
+                expect(not spis(replaced) & before, f"{spis(replaced)} after {before}")
             return carried_on(streams, wire, 2 * rounds)
     return test
 
@@ -84,9 +80,9 @@ def a_changed_peer_is_negotiated_again():
         for change in CHANGES:
             before = spis(right)
             right.replace()
-            expect(spis(right) == before, "the control failed: not taken over without a change")
-            left.replace()
-            left.wait("up")
+            expect(before <= spis(right), "the control failed: not taken over without a change")
+            for gateway in (left, right):
+                gateway.wait("up")
             let_orphans_go(left, right)
             before = spis(left)
             with open(right.setkey, "a") as file:

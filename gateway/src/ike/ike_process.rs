@@ -239,6 +239,10 @@ impl IkeProcess {
             ToIke::Up { connection } => self.give(Input::Up {
                 connection: &connection,
             }),
+            ToIke::Recover { connection, remote } => self.give(Input::Recover {
+                connection: &connection,
+                remote,
+            }),
             ToIke::Down { connection } => self.give(Input::Down {
                 connection: &connection,
             }),

@@ -16,6 +16,7 @@ use ikev2::endpoint::{
     ChildId, ChildSa, ChildUse, Event, LoggedKeys, PeerReport, RemoveReason, StateChange, Story,
 };
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use zeroize::Zeroizing;
 
 /// From the main process to the ike process.
@@ -27,6 +28,13 @@ pub(crate) enum ToIke {
     Up {
         /// Its name.
         connection: String,
+    },
+    /// Begin with this connection's peer, whose child SAs carry on without their IKE SA.
+    Recover {
+        /// Its name.
+        connection: String,
+        /// Where the peer was last.
+        remote: SocketAddr,
     },
     /// Take this connection down.
     Down {

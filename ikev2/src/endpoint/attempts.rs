@@ -137,13 +137,42 @@ impl Endpoint {
     }
 
     fn attempt(&mut self, name: &str, wanted: Wanted, now: Duration, random: Random<'_>) {
+        let Some(record) = self.shared.peers.records.get(name) else {
+            return;
+        };
+        let port = record.connection.remote_port;
+        if let Some(remote) = record.address() {
+            let remote = SocketAddr::new(remote, port);
+            self.begin_with(name, remote, wanted, now, random);
+        }
+    }
+
+    /// Begins once with the peer at this address, unless it is up, on the way or taken down.
+    pub(super) fn begin(
+        &mut self,
+        name: &str,
+        remote: SocketAddr,
+        now: Duration,
+        random: Random<'_>,
+    ) {
+        self.begin_with(name, remote, Wanted::default(), now, random);
+    }
+
+    fn begin_with(
+        &mut self,
+        name: &str,
+        remote: SocketAddr,
+        wanted: Wanted,
+        now: Duration,
+        random: Random<'_>,
+    ) {
         let Some(record) = self.shared.peers.record_mut(name) else {
             return;
         };
         let is_idle = record.up.is_empty() && record.attempt.is_none();
-        let Some(remote) = record.address().filter(|_| is_idle && !self.is_stopping) else {
+        if !is_idle || record.is_blocked || self.is_stopping {
             return;
-        };
+        }
         record.next_at = None;
         let connection: Arc<Connection> = Arc::clone(&record.connection);
         let mut cx = Context {

@@ -25,6 +25,15 @@ pub enum Input<'a> {
         /// Its name.
         connection: &'a str,
     },
+    /// Child SAs of this connection carry on, and the IKE SA that negotiated them is lost. This side begins, also where
+    /// it otherwise waits: a peer that holds the lost one takes the tunnel down when its next request is not answered.
+    /// An attempt that fails is not repeated, unless the connection is to be up anyway.
+    Recover {
+        /// Its name.
+        connection: &'a str,
+        /// Where the peer was last.
+        remote: SocketAddr,
+    },
     /// Take this connection down, and leave it down until `Up` or a reload.
     Down {
         /// Its name.

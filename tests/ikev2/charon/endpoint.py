@@ -63,10 +63,10 @@ class Endpoint:
 
     @staticmethod
     def takes(case):
-        """Whether scapy's ESP and the addresses here are enough for a case."""
+        """Whether scapy's ESP, the addresses here and one process are enough for a case."""
         words = case.left.esp.split("-")
-        return case.outer == 4 and not any(word.endswith(("gcm8", "gcm12", "ccm8", "ccm12")) or word == "aesxcbc"
-                                           for word in words)
+        is_unknown = any(word.endswith(("gcm8", "gcm12", "ccm8", "ccm12")) or word == "aesxcbc" for word in words)
+        return case.outer == 4 and "replace" not in case.steps and not is_unknown
 
     def configure(self, case):
         os.makedirs(self.folder, exist_ok=True)

@@ -84,10 +84,16 @@ class Esplanade:
         return "\n".join(lines)
 
     def start(self):
-        argv = [program(), "run", "--config", f"{self.folder}/esplanade.toml", "--control", self.control,
+        self.launch("run")
+        self.wait_until_ready()
+
+    def launch(self, command):
+        argv = [program(), command, "--config", f"{self.folder}/esplanade.toml", "--control", self.control,
                 *keeping(self.folder)]
         with open(self.log, "a") as log:
             self.process = self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
+
+    def wait_until_ready(self):
         deadline = time.monotonic() + READY_LIMIT
         while not os.path.exists(self.control) or self.attempt("status", "--json")[0] != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -145,6 +151,13 @@ class Esplanade:
     def again(self):
         self.stop()
         self.start()
+
+    def replace(self):
+        """Another process takes the place of this one."""
+        old = self.process
+        self.launch("restart")
+        old.wait(READY_LIMIT)
+        self.wait_until_ready()
 
     def kill(self):
         self.stop(signal.SIGKILL)

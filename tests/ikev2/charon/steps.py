@@ -12,8 +12,11 @@ from network.timeout import slowed
 EXCHANGE_TIMEOUT, SETTLE_TIMEOUT, DEAD_TIMEOUT = slowed(6), slowed(12), slowed(30)
 # Seconds without a change of child SAs after which none is expected any more.
 STEADY_SECONDS = slowed(3)
-# Seconds that a flow of datagrams lasts while SAs are exchanged, and while one of two IKE SAs goes.
-FLOW_SECONDS, BEGINNING_SECONDS = 1.5, 5
+# Seconds that a flow of datagrams lasts while SAs are exchanged, while one of two IKE SAs goes, and while another
+# process takes the place of an end.
+FLOW_SECONDS, BEGINNING_SECONDS, REPLACED_SECONDS = 1.5, 5, 5
+# What may be lost of it then.
+REPLACED_LOSS_SHARE = 0.05
 # How often both ends begin at the same moment; after so long the left end waits for an answer to IKE_AUTH.
 BEGINNINGS, BEGINNING_GAP_SECONDS = 4, 0.3
 # IKE_AUTH is exchange 35; its request has the flag of the initiator (0x08) and not that of a response (0x20).
@@ -52,6 +55,9 @@ class Flow:
 
     def lost(self):
         return {way: f"{self.count - came} of {self.count}" for way, came in self.came.items() if came != self.count}
+
+    def lost_share(self):
+        return max(self.count - came for came in self.came.values()) / self.count
 
 
 def spis(bench):
@@ -116,6 +122,18 @@ def restart(bench, case, which):
     # An end goes on sending by the keys of before until it has received by the new ones, or for 2 s.
     until(lambda: all(bench.echoed(way, 1, patience=0.5) == 1 for way in ("in", "out")), "no traffic by the new keys",
           EXCHANGE_TIMEOUT)
+
+
+def replace(bench, case):
+    """Another process takes the place of the left end: the child SA carries on, and the new process begins, though it
+    is configured to wait. Charon, which has no reason to, would give its IKE SA up when the next request is not
+    answered. By INITIAL_CONTACT it drops the old child SA before it has a new one: what is on the way then is lost."""
+    before = ike_spis(bench)
+    with Flow(bench, REPLACED_SECONDS) as flow:
+        bench.left.replace()
+        until(lambda: exchanged(bench, "ike", before) and len(spis(bench)) == len(bench.left.children()) == 1,
+              lambda: f"IKE SAs {before}, then {ike_spis(bench)}, left end {bench.left.children()}", SETTLE_TIMEOUT)
+    expect(flow.lost_share() <= REPLACED_LOSS_SHARE, f"lost meanwhile: {flow.lost()}")
 
 
 def silence(bench, case):
@@ -196,8 +214,8 @@ def narrowed(bench, case):
     expect(found == (["10.2.0.0/24"], ["10.1.0.0/24"]), f"the selectors are {found}")
 
 
-STEPS = {"begin": begin, "rekey": rekey, "collide": collide, "restart": restart, "silence": silence, "delete": delete,
-         "fragmented": fragmented, "narrowed": narrowed, "dissected": dissected}
+STEPS = {"begin": begin, "rekey": rekey, "collide": collide, "replace": replace, "restart": restart,
+         "silence": silence, "delete": delete, "fragmented": fragmented, "narrowed": narrowed, "dissected": dissected}
 
 
 def perform(bench, case, step):

@@ -20,8 +20,10 @@ use dataplane::io::Family;
 use dataplane::io::udp::FirstSocket;
 use ikev2::child_sa::{DRAIN_TIMEOUT, MOVE_TIMEOUT};
 use ikev2::endpoint::ChildId;
+use ikev2::identity::Pattern;
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -223,6 +225,7 @@ impl KeyExchange {
                 self.link = Some(link);
                 self.trouble = None;
                 self.configure();
+                self.recover();
                 Ok(())
             }
             Err(error) => {
@@ -242,6 +245,27 @@ impl KeyExchange {
             Some(link) => link.configure(configuration, secrets(&self.configured)),
             None => true,
         }
+    }
+
+    /// Has peers called whose child SAs carry on without an IKE SA. Where any of several identities may come by one
+    /// connection, which of them to expect is not known, and each has to begin.
+    fn recover(&mut self) {
+        let expects_one = |peer: &&ConfiguredPeer| {
+            let expected = &peer.connection.remote_id;
+            matches!(expected, Pattern::Exactly(_))
+        };
+        let messages = self
+            .configured
+            .iter()
+            .filter(expects_one)
+            .filter_map(|peer| {
+                let connection = peer.connection.name.clone();
+                let (address, port) = self.peers.last_seen_at(&connection)?;
+                let remote = SocketAddr::new(address, port.unwrap_or(peer.connection.remote_port));
+                Some(ToIke::Recover { connection, remote })
+            });
+        let messages = messages.collect();
+        self.send_all(messages);
     }
 
     /// Gives a new configuration to running processes.

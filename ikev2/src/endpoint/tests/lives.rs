@@ -11,6 +11,18 @@ fn up() -> Pair {
     pair
 }
 
+/// The host loses all that it knew, and is configured as before but for a change.
+fn start_again(host: &mut Host, now: Duration, change: &dyn Fn(&mut Connection)) {
+    let record = &host.endpoint.shared.peers.records["peer"];
+    let mut connection = (*record.connection).clone();
+    change(&mut connection);
+    *host = Host::new(&host.address.to_string(), Settings::default());
+    host.dice = Dice(99);
+    let secret = Secret::new(b"secret".to_vec());
+    host.secrets.add_shared_secret(SECRET, secret);
+    host.configure(vec![connection], now);
+}
+
 #[test]
 fn a_connection_that_is_taken_down_is_down_on_both_sides_and_nothing_is_left() {
     let mut pair = up();
@@ -106,15 +118,8 @@ fn a_dead_peer_is_noticed_and_tried_again() {
 #[test]
 fn a_peer_that_starts_again_replaces_what_it_had() {
     let mut pair = up();
-    let connection = pair.left.endpoint.shared.peers.records["peer"]
-        .connection
-        .clone();
-    pair.left = Host::new("192.0.2.1", Settings::default());
-    pair.left.dice = Dice(99);
-    let secret = Secret::new(b"secret".to_vec());
-    pair.left.secrets.add_shared_secret(SECRET, secret);
     let before: Vec<_> = pair.right.installed.keys().copied().collect();
-    pair.left.configure(vec![(*connection).clone()], pair.now);
+    start_again(&mut pair.left, pair.now, &|_| {});
     pair.settle();
     // Its data plane may have gone on: the old pair is kept as after a rekey.
     assert!(pair.right.installed.contains_key(&before[0]));
@@ -123,18 +128,61 @@ fn a_peer_that_starts_again_replaces_what_it_had() {
     assert!(!pair.right.installed.contains_key(&before[0]));
 }
 
+/// The side that waits.
+fn recover(pair: &mut Pair, remote: &str) {
+    let remote = remote.parse().unwrap();
+    let connection = "peer";
+    let input = Input::Recover { connection, remote };
+    pair.right.give(input, pair.now);
+}
+
+#[test]
+fn a_side_that_waits_begins_once_where_its_child_sas_have_lost_their_ike_sa() {
+    let mut pair = up();
+    start_again(&mut pair.right, pair.now, &|_| {});
+    pair.run_for(1);
+    assert!(!pair.right.is_up());
+    recover(&mut pair, "192.0.2.1:500");
+    pair.run_for(9);
+    pair.assert_agreed(1);
+    assert!(
+        pair.left
+            .events
+            .iter()
+            .all(|event| !matches!(event, Event::Failed { .. }))
+    );
+
+    // Up, or taken down by command: nothing begins.
+    recover(&mut pair, "192.0.2.1:500");
+    assert!(pair.right.outbox.is_empty());
+    let connection = "peer";
+    pair.right.give(Input::Down { connection }, pair.now);
+    pair.run_for(30);
+    recover(&mut pair, "192.0.2.1:500");
+    assert!(pair.right.outbox.is_empty());
+}
+
+#[test]
+fn a_side_that_waits_gives_up_where_nothing_answers() {
+    let mut pair = up();
+    start_again(&mut pair.right, pair.now, &|_| {});
+    recover(&mut pair, "192.0.2.99:500");
+    let until = pair.now + Duration::from_secs(600);
+    pair.run_until(until, &mut |_| None);
+    let reports = pair.right.reports(pair.now);
+    assert!(matches!(
+        reports[0].state,
+        PeerState::Down { next_in: None, .. }
+    ));
+}
+
 #[test]
 fn a_child_that_a_peer_does_not_bring_up_again_is_closed_after_a_while() {
     let mut pair = up();
-    let connection = &pair.left.endpoint.shared.peers.records["peer"].connection;
-    let mut without = (**connection).clone();
-    without.children[0].on_demand = true;
-    without.childless = true;
-    pair.left = Host::new("192.0.2.1", Settings::default());
-    pair.left.dice = Dice(99);
-    let secret = Secret::new(b"secret".to_vec());
-    pair.left.secrets.add_shared_secret(SECRET, secret);
-    pair.left.configure(vec![without], pair.now);
+    start_again(&mut pair.left, pair.now, &|connection| {
+        connection.children[0].on_demand = true;
+        connection.childless = true;
+    });
     pair.settle();
     assert_eq!(pair.right.installed.len(), 1);
     pair.run_for(11);
@@ -150,6 +198,43 @@ fn a_child_that_a_peer_does_not_bring_up_again_is_closed_after_a_while() {
     );
 }
 
+/// What a NAT in front of `inside` makes of a packet.
+fn translated(inside: IpAddr, mut packet: Packet, offset: u16) -> Option<Packet> {
+    if packet.from.ip() == inside {
+        let outside = "203.0.113.9".parse().unwrap();
+        packet.from = SocketAddr::new(outside, packet.from.port() + offset);
+    } else {
+        packet.to = SocketAddr::new(inside, packet.to.port() - offset);
+    }
+    Some(packet)
+}
+
+#[test]
+fn a_peer_behind_a_nat_is_called_by_the_mapping_that_it_has() {
+    let mut pair = Pair::new();
+    let (left, mut right) = by_secret(&mut pair, b"secret", b"secret");
+    right.remote.clear();
+    pair.configure(left, right);
+    let inside = pair.left.address;
+    let mut ports = Vec::new();
+    let until = |pair: &Pair, seconds| pair.now + Duration::from_secs(seconds);
+    pair.settle_over(&mut |packet| translated(inside, packet, 10_000));
+    start_again(&mut pair.right, pair.now, &|_| {});
+    recover(&mut pair, "203.0.113.9:14500");
+    let end = until(&pair, 8);
+    pair.run_until(end, &mut |packet| {
+        ports.push((packet.from.port(), packet.to.port()));
+        translated(inside, packet, 10_000)
+    });
+    pair.assert_agreed(1);
+    let is_mapped = |ports: &(u16, u16)| [(4500, 14_500), (4500, 4500)].contains(ports);
+    assert!(ports.iter().all(is_mapped), "{ports:?}");
+    let right = pair.right.installed.values().next().unwrap();
+    assert_eq!(right.encapsulation, Some((4500, 14_500)));
+    let left = pair.left.installed.values().next().unwrap();
+    assert!(left.sends_keepalives && !right.sends_keepalives);
+}
+
 #[test]
 fn a_peer_behind_a_nat_is_followed_and_a_liar_is_not() {
     let mut pair = Pair::new();
@@ -158,16 +243,8 @@ fn a_peer_behind_a_nat_is_followed_and_a_liar_is_not() {
     right.dpd = None;
     pair.configure(left, right);
     let inside = pair.left.address;
-    let outside: IpAddr = "203.0.113.9".parse().unwrap();
+    let translate = |packet, offset| translated(inside, packet, offset);
     let mut offset = 10_000;
-    let translate = |mut packet: Packet, offset: u16| {
-        if packet.from.ip() == inside {
-            packet.from = SocketAddr::new(outside, packet.from.port() + offset);
-        } else {
-            packet.to = SocketAddr::new(inside, packet.to.port() - offset);
-        }
-        Some(packet)
-    };
     pair.settle_over(&mut |packet| translate(packet, offset));
     let remote = |pair: &Pair| pair.right.reports(pair.now)[0].ike[0].remote.port();
     assert_eq!(remote(&pair), 14_500);

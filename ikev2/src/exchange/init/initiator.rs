@@ -30,7 +30,7 @@ const MAX_RESTARTS: u32 = 6;
 pub(crate) fn start(
     cx: &mut Context<'_>,
     connection: Arc<Connection>,
-    remote: IpAddr,
+    remote: SocketAddr,
     first_child: Wanted,
 ) -> IkeSa {
     let mut spi = cx.random_bytes();
@@ -68,22 +68,24 @@ pub(crate) fn start(
 }
 
 /// From the first local address of the same family.
-fn path(connection: &Connection, remote: IpAddr) -> Path {
+fn path(connection: &Connection, remote: SocketAddr) -> Path {
     let mut local = connection.local.iter().copied();
-    let unspecified = match remote {
+    let unspecified = match remote.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let local = local.find(|local| local.is_ipv4() == remote.is_ipv4());
-    // RFC 7296 2.23: an IKE SA may begin on port 4500 right away.
-    let local_port = if connection.remote_port == NAT_PORT {
-        NAT_PORT
-    } else {
+    // RFC 7296 2.23: an IKE SA may begin on port 4500 right away. A port that is not the configured one is that of a
+    // NAT in front of the peer, which lets through what comes from port 4500.
+    let is_configured = remote.port() == connection.remote_port;
+    let local_port = if is_configured && remote.port() != NAT_PORT {
         IKE_PORT
+    } else {
+        NAT_PORT
     };
     Path::new(
         SocketAddr::new(local.unwrap_or(unspecified), local_port),
-        SocketAddr::new(remote, connection.remote_port),
+        remote,
         connection.encapsulation == Encapsulation::Forced,
     )
 }

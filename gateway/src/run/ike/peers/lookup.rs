@@ -4,6 +4,7 @@ use super::super::networks::Child;
 use super::Peers;
 use ikev2::endpoint::ChildId;
 use ipsec::sa::{Reqid, SaId};
+use std::net::IpAddr;
 
 impl Peers {
     /// The pairs that only receive, orphaned ones not counted: new ones that wait for their first packet, and old ones.
@@ -29,6 +30,17 @@ impl Peers {
     pub(crate) fn children_of(&self, name: &str) -> impl Iterator<Item = (ChildId, &Child)> {
         let peer = self.all.get(name);
         peer.into_iter().flat_map(|peer| peer.children.iter())
+    }
+
+    /// Where the peer of the youngest orphaned pair was last: its address, and its port if ESP is in UDP.
+    pub(crate) fn last_seen_at(&self, name: &str) -> Option<(IpAddr, Option<u16>)> {
+        let orphans = self
+            .children_of(name)
+            .filter(|(_, child)| child.is_orphaned);
+        let (_, youngest) = orphans.max_by_key(|(id, _)| *id)?;
+        let outbound = &youngest.associations.outbound;
+        let port = outbound.encapsulation.map(|udp| udp.destination_port);
+        Some((outbound.id.destination, port))
     }
 
     /// The peer of an installed pair.
