@@ -1,8 +1,10 @@
 //! From the data plane's counters to the content of `status`, `drops`, `events` and `explain`.
 
 mod explain;
+mod traits;
 
 pub(crate) use explain::{explain, packet_of};
+pub(crate) use traits::Directions;
 
 use crate::events::{PolicyName, SaName, What, direction_name, selector_text};
 use crate::routes::firewall::REFUSED;
@@ -21,7 +23,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// One association for `status`.
-pub(crate) fn association(sa: &Sa) -> SaStatus {
+pub(crate) fn association(sa: &Sa, directions: &Directions) -> SaStatus {
     let (config, usage) = (&sa.config, sa.state.usage());
     SaStatus {
         name: SaName::of(config),
@@ -30,6 +32,7 @@ pub(crate) fn association(sa: &Sa) -> SaStatus {
         encapsulation: config
             .encapsulation
             .map(|udp| (udp.source_port, udp.destination_port)),
+        traits: traits::traits(config, directions),
         moved_to: None,
         carried_by: None,
         stands_by: config.is_standby,

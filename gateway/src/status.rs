@@ -6,6 +6,7 @@ mod peers;
 mod plane;
 mod summary;
 mod table;
+mod traits;
 mod units;
 
 pub(crate) use explained::{Correction, DecidingPolicy, Explained, FindingStatus, SaOnPath};
@@ -13,6 +14,7 @@ pub(crate) use peers::{ChildStatus, HookStatus, IkeSaStatus, PeerStatus};
 pub(crate) use plane::PlaneStatus;
 pub(crate) use summary::{BriefPeer, BriefState, Summary, is_summary};
 pub(crate) use table::{Parts, peers_table};
+pub(crate) use traits::{AggfragStatus, OffloadStatus, SaTraits};
 
 use crate::events::SaName;
 use serde::{Deserialize, Serialize};
@@ -263,6 +265,9 @@ pub(crate) struct SaStatus {
     pub suite: String,
     /// UDP ports of encapsulation, source and destination.
     pub encapsulation: Option<(u16, u16)>,
+    /// What options and the kernel make of it.
+    #[serde(flatten)]
+    pub traits: SaTraits,
     /// The source of its packets, if that is an address or port other than the configured one.
     #[serde(default)]
     pub moved_to: Option<std::net::SocketAddr>,

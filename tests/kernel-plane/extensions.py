@@ -12,6 +12,7 @@ from network.sites import AES_GCM, MACS, setkey_text
 from network.wire import ESP, Esp
 from planes import STAND_IN, PlaneSites, carried, seen_without_a_tunnel, states
 from refusing import refused, with_option
+from shown import shows
 
 HAS_DIRECTIONS = kernel_is(6, 10)
 # Linux 6.13 brought them; the 6.12 of Debian 12, with stable updates, has them as well.
@@ -20,6 +21,7 @@ HAS_CPUS = kernel_is(6, 12)
 HAS_IPTFS = HAS_CARD = os.environ.get("ESPLANADE_KERNEL") == "iptfs"
 CARD = "card0"
 EXTENDED = "-r 4096 -o esn"
+AGGREGATED = {"aggfrag": {"size": 1400, "rate": 0, "fragments": True, "window": 8, "wait_ms": 100}}
 
 
 def bytes_of(mac):
@@ -35,8 +37,9 @@ def direction_is_kept(window):
             for name in ("left", "right"):
                 sites.start(name, setkey_text(name, inner=(4,), udp=False).replace("-r 1024", window))
             carried(sites, pairs, wire, (ESP,))
-            for name in sites.on_kernel():
+            for name, gateway in sites.on_kernel().items():
                 shown_with_directions(getattr(sites, name), name)
+                shows(gateway)
             taken_over(sites)
             carried(sites, pairs, wire, (ESP,))
             return "directions kept" if HAS_DIRECTIONS else "this kernel keeps no direction"
@@ -103,12 +106,13 @@ def aggregates(left, right):
             for name in ("left", "right"):
                 sites.start(name, native(name, "-o aggfrag -o aggfrag-size=1400 -o aggfrag-window=8"))
             carried(sites, pairs, wire, (ESP,))
-            for name in sites.on_kernel():
+            for name, gateway in sites.on_kernel().items():
                 found = associations(getattr(sites, name))
                 expect({sa["mode"] for sa in found.values()} == {IPTFS}, f"{name}: {found}")
                 outbound, inbound = (0x1001, 0x1002) if name == "left" else (0x1002, 0x1001)
                 told = found[outbound][PACKET_SIZE], found[inbound][REORDER_WINDOW]
                 expect(told == (struct.pack("=I", 1400), struct.pack("=H", 8)), f"{name}: the kernel has {told}")
+                shows(gateway, lambda _: AGGREGATED, ["AGGFRAG (IPTFS) by packets of 1400 bytes", "after 8 packets"])
             taken_over(sites)
             carried(sites, pairs, wire, (ESP,))
             for gateway in sites.gateways.values():
@@ -140,6 +144,7 @@ def one_for_a_processor(right):
             found = associations(sites.left)
             bound = {spi: sa[SA_CPU] for spi, sa in found.items() if SA_CPU in sa}
             expect(bound == {0x1011: struct.pack("=I", 0)}, f"the kernel has processors {bound}")
+            shows(sites.gateways["left"], lambda spi: {"cpu": 0} if spi == 0x1011 else {}, ["processor 0"])
             packets = {state["spi"]: state["packets"] for state in states(sites.left)}
             if os.cpu_count() == 1:
                 expect(packets[0x1011] > 0 == packets[0x1001], f"packets of each association: {packets}")
@@ -159,6 +164,8 @@ def card_takes_over():
         index = int(sites.left.sh(f"ip -o link show {CARD}").split(":")[0])
         offloaded = {spi: struct.unpack_from("=iB", sa[OFFLOAD]) for spi, sa in associations(sites.left).items()}
         expect(offloaded == {0x1001: (index, 0), 0x1002: (index, 2)}, f"the kernel has {offloaded}, the card is {index}")
+        shows(sites.gateways["left"], lambda _: {"offload": {"kind": "crypto", "device": CARD}},
+              [f"offload crypto to {CARD}"])
         sites.gateways["left"].setkey_text("flush;")
         left = associations(sites.left)
         expect(not left, f"associations stayed with the card: {left}")

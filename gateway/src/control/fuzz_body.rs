@@ -2,7 +2,7 @@
 
 use super::message::{Answer, Request};
 use crate::plane::{Plane, Recorder};
-use crate::report::explain;
+use crate::report::{Directions, explain};
 use ipsec::database::{Snapshot, Surroundings};
 use ipsec::setkey::{Forwarding, NoNames, compile};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,12 @@ pub fn lines(line: &[u8]) {
     assert!(*self::said(&again) == *said);
     match request {
         Request::Explain(question) => {
-            let explained = explain(databases(), &question, &Surroundings::default());
+            let explained = explain(
+                databases(),
+                &question,
+                &Surroundings::default(),
+                &Directions::new(),
+            );
             assert!(!explained.text().is_empty());
         }
         Request::Setkey(text) => drop(compile(&text.text, Forwarding::WithIn, &mut NoNames)),

@@ -1,5 +1,6 @@
 //! What would happen to a packet, for `explain`.
 
+use super::traits::{Directions, traits};
 use super::{action_text, kind_of, suite_name};
 use crate::control::Explain;
 use crate::events::{SaName, direction_name, selector_text};
@@ -31,7 +32,12 @@ pub(crate) fn packet_of(question: &Explain) -> Outline {
 }
 
 /// Which policy and associations a packet would meet on a host, and what looks wrong about them.
-pub(crate) fn explain(snapshot: &Snapshot, question: &Explain, host: &Surroundings) -> Explained {
+pub(crate) fn explain(
+    snapshot: &Snapshot,
+    question: &Explain,
+    host: &Surroundings,
+    directions: &Directions,
+) -> Explained {
     let packet = packet_of(question);
     let explanation = snapshot.explain(&packet, host);
     let names_ports = question.source_port.is_some() && question.destination_port.is_some();
@@ -41,6 +47,7 @@ pub(crate) fn explain(snapshot: &Snapshot, question: &Explain, host: &Surroundin
         SaOnPath {
             name: SaName::of(config),
             suite: suite_name(config),
+            traits: traits(config, directions),
         }
     });
     let findings = explanation.findings.iter();

@@ -89,7 +89,7 @@ fn status_shows_what_there_is_and_never_keys() {
     sa.state.reserve(&sa.config, 3, 1400, 1).unwrap();
     sa.state.count_drop(Dropped::BadIcv);
     let policies = policies(&mut plane);
-    let shown = serde_json::to_value(association(sa)).unwrap();
+    let shown = serde_json::to_value(association(sa, &Directions::new())).unwrap();
     let expected = [
         ("spi", "\"0x00001001\""),
         ("source", "\"192.0.2.1\""),
@@ -117,7 +117,8 @@ fn status_shows_what_there_is_and_never_keys() {
         assert_eq!(shown[name].to_string(), value, "{name} of {shown}");
     }
     // No byte of the key in any of the ways in which bytes are written: hexadecimal, and numbers in a list.
-    let whole = serde_json::to_string(&(association(sa), policy(&policies[0]))).unwrap();
+    let whole = serde_json::to_string(&(association(sa, &Directions::new()), policy(&policies[0])))
+        .unwrap();
     for part in ["00010203", "10111213", "0,1,2,3", "16,17,18,19"] {
         assert!(!whole.contains(part), "{whole}");
     }

@@ -1,5 +1,6 @@
 //! What would happen to a packet: plain data for `--json`, and lines for people.
 
+use super::SaTraits;
 use crate::events::SaName;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -55,6 +56,9 @@ pub(crate) struct SaOnPath {
     pub name: SaName,
     /// Its algorithms, as setkey names them.
     pub suite: String,
+    /// What options and the kernel make of it.
+    #[serde(flatten)]
+    pub traits: SaTraits,
 }
 
 /// Something that looks wrong.
@@ -91,6 +95,10 @@ impl Explained {
         text += &self.spread_line();
         for sa in &self.associations {
             let _ = writeln!(text, "association: {} {}", sa.name, sa.suite);
+            let traits = sa.traits.words();
+            if !traits.is_empty() {
+                let _ = writeln!(text, "  {traits}");
+            }
         }
         let _ = writeln!(text, "{}", self.sentence);
         for finding in &self.findings {

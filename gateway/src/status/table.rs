@@ -290,6 +290,10 @@ fn associations(
             sa.packets,
             scaled(sa.bytes, "B")
         );
+        let traits = sa.traits.words();
+        if !traits.is_empty() {
+            let _ = writeln!(text, "      {traits}");
+        }
         if let Some(from) = sa.moved_to {
             let _ = writeln!(text, "      peer address now {from}");
         }

@@ -32,7 +32,7 @@ use compare::{is_carried, is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
 use errors::{about_sa, is_absent};
 use ipsec::database::Snapshot;
-use ipsec::policy::Policy;
+use ipsec::policy::{Direction, Policy};
 use ipsec::sa::{Sa, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
@@ -269,6 +269,21 @@ impl KernelDatabases {
             .map_err(|refusal| about_sa(&sa.config.id, &refusal))?;
         self.hold(sa, start, SavedCounters::default());
         Ok(())
+    }
+
+    /// The directions of the associations, where the kernel keeps them.
+    pub(crate) fn kept_directions(&self) -> HashMap<SaId, Direction> {
+        if !features::known().directions {
+            return HashMap::new();
+        }
+        let kept = self.sas.iter().filter_map(|(id, held)| {
+            let direction = match held.direction? {
+                SaDirection::Outbound => Direction::Out,
+                SaDirection::Inbound => Direction::In,
+            };
+            Some((*id, direction))
+        });
+        kept.collect()
     }
 
     fn is_inbound(&self, sa: &Sa) -> bool {

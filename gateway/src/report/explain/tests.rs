@@ -1,11 +1,18 @@
 use super::*;
 use crate::plane::Recorder;
 use crate::report::tests::{TUNNEL, apply};
+use ipsec::policy::Direction;
 use std::sync::Arc;
 
 /// What is printed where nothing is known of the host.
 fn said(snapshot: &Snapshot, question: &Explain) -> String {
-    explain(snapshot, question, &Surroundings::default()).text()
+    explain(
+        snapshot,
+        question,
+        &Surroundings::default(),
+        &Directions::new(),
+    )
+    .text()
 }
 
 #[test]
@@ -159,11 +166,16 @@ fn question((source, destination): (&str, &str)) -> Explain {
     }
 }
 
+/// The answer on a router whose own plane carries.
+fn on_router(snapshot: &Snapshot, way: (&str, &str)) -> Explained {
+    explain(snapshot, &question(way), &router(), &Directions::new())
+}
+
 #[test]
 fn exchanged_selectors_are_printed_with_what_to_write_instead() {
     let snapshot = listing(BACK, THERE, "192.0.2.1");
     for way in [("10.1.0.9", "10.2.0.9"), ("10.2.0.9", "10.1.0.9")] {
-        let explained = explain(&snapshot, &question(way), &router());
+        let explained = on_router(&snapshot, way);
         let text = explained.text();
         for words in [
             "hint: the selectors of `out` policy 1 and `in` policy 2 have source and destination exchanged",
@@ -189,7 +201,7 @@ fn exchanged_selectors_are_printed_with_what_to_write_instead() {
 #[test]
 fn traffic_that_arrives_under_a_correct_file_is_expected_and_not_called_exchanged() {
     let snapshot = listing(THERE, BACK, "192.0.2.1");
-    let explained = explain(&snapshot, &question(("10.2.0.9", "10.1.0.9")), &router());
+    let explained = on_router(&snapshot, ("10.2.0.9", "10.1.0.9"));
     assert_eq!(
         explained.text(),
         "policy 2: 10.2.0.9/32[any] 10.1.0.9/32[any] any in ipsec esp/tunnel/192.0.2.2-192.0.2.1/require\n\
@@ -200,7 +212,7 @@ fn traffic_that_arrives_under_a_correct_file_is_expected_and_not_called_exchange
         (&*explained.way, &*explained.outcome),
         ("arriving", "accepted-protected")
     );
-    let leaves = explain(&snapshot, &question(("10.1.0.9", "10.2.0.9")), &router());
+    let leaves = on_router(&snapshot, ("10.1.0.9", "10.2.0.9"));
     assert_eq!((&*leaves.outcome, &*leaves.way), ("protected", "leaving"));
     assert_eq!(leaves.findings, []);
 }
@@ -208,7 +220,7 @@ fn traffic_that_arrives_under_a_correct_file_is_expected_and_not_called_exchange
 #[test]
 fn a_tunnel_that_starts_elsewhere_is_not_said_to_leave_protected() {
     let snapshot = listing(THERE, BACK, "192.0.2.9");
-    let explained = explain(&snapshot, &question(("10.1.0.9", "10.2.0.9")), &router());
+    let explained = on_router(&snapshot, ("10.1.0.9", "10.2.0.9"));
     let text = explained.text();
     assert!(
         text.contains("hint: 192.0.2.9 is not an address of this host"),
@@ -223,9 +235,33 @@ fn a_tunnel_that_starts_elsewhere_is_not_said_to_leave_protected() {
 }
 
 #[test]
+fn what_options_make_of_an_association_is_shown_with_it() {
+    let mut plane = Recorder::default();
+    let options = "-o aggfrag -o aggfrag-size=1400 -o cpu=2";
+    let text = TUNNEL.replace("-r 64", &format!("-r 64 {options}"));
+    let text = text.replace("esp-udp", "esp").replace("[53] udp", " any");
+    let snapshot = apply(&mut plane, &text);
+    let id = snapshot.sas().next().unwrap().config.id;
+    let outbound = Directions::from([(id, Direction::Out)]);
+    let asked = question(("10.1.0.9", "10.2.0.9"));
+    let explained = explain(&snapshot, &asked, &Surroundings::default(), &outbound);
+    let shown = "esp 0x00001001 aes-gcm-16\n  direction out · processor 2 · AGGFRAG (IPTFS) by packets of 1400 bytes; ";
+    assert!(explained.text().contains(shown), "{}", explained.text());
+    let json = serde_json::to_value(&explained).unwrap();
+    let sa = &json["associations"][0];
+    assert_eq!((&sa["direction"], &sa["cpu"]), (&"out".into(), &2.into()));
+    assert_eq!(sa["aggfrag"]["size"], 1400);
+    let text = said(&snapshot, &asked);
+    assert!(
+        text.contains("\n  processor 2 · ") && !text.contains("direction"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_answer_survives_the_control_socket() {
     let snapshot = listing(BACK, THERE, "192.0.2.1");
-    let explained = explain(&snapshot, &question(("10.1.0.9", "10.2.0.9")), &router());
+    let explained = on_router(&snapshot, ("10.1.0.9", "10.2.0.9"));
     let line = serde_json::to_string(&explained).unwrap();
     let back: Explained = serde_json::from_str(&line).unwrap();
     assert_eq!(back, explained);

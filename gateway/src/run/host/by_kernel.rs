@@ -3,6 +3,7 @@
 
 use super::Host;
 use crate::plane::KernelDatabases;
+use crate::report::Directions;
 use crate::routes::firewall::ring_bypass::Rings;
 use ipsec::policy::Policy;
 use ipsec::sa::{Sa, SaId};
@@ -43,6 +44,12 @@ impl Host {
     /// The number of the XFRM interface of this name.
     pub(in crate::run) fn device_number(&self, name: &str) -> Option<u32> {
         self.devices.number(name)
+    }
+
+    /// The directions that the kernel keeps of its associations; none where it keeps none, or carries nothing.
+    pub(in crate::run) fn kept_directions(&self) -> Directions {
+        let plane = self.kernel_plane.as_ref();
+        plane.map_or_else(Directions::new, |plane| plane.databases.kept_directions())
     }
 
     /// The association that a notification of the kernel names.

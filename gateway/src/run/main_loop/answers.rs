@@ -5,7 +5,7 @@ use crate::control::Explain;
 use crate::events::SaName;
 use crate::plane::Plane;
 use crate::privileges;
-use crate::report;
+use crate::report::{self, Directions};
 use crate::routes::firewall;
 use crate::status::{Drops, Explained, InterfaceStatus, PathStatus, SaStatus, Status};
 use dataplane::Totals;
@@ -20,12 +20,14 @@ impl Gateway {
         let snapshot = self.snapshot();
         let around = snapshot.addresses_around(&report::packet_of(question));
         let host = self.plane.kernel().surroundings(&around);
-        report::explain(&snapshot, question, &host)
+        let directions = self.plane.kernel().kept_directions();
+        report::explain(&snapshot, question, &host, &directions)
     }
 
     pub(super) fn status(&mut self) -> Status {
         let mut status = self.bare_status();
-        status.associations = associations(&self.snapshot(), |_| true).collect();
+        let directions = self.plane.kernel().kept_directions();
+        status.associations = associations(&self.snapshot(), directions, |_| true).collect();
         status.policies = self.policies().iter().map(report::policy).collect();
         status
     }
@@ -119,6 +121,7 @@ impl Gateway {
 /// Every association that is wanted.
 pub(super) fn associations<'a>(
     snapshot: &'a Snapshot,
+    directions: Directions,
     is_wanted: impl Fn(&Sa) -> bool + 'a,
 ) -> impl Iterator<Item = SaStatus> + 'a {
     let rivals = snapshot.shadowed().into_iter();
@@ -133,7 +136,7 @@ pub(super) fn associations<'a>(
     wanted.map(move |sa| SaStatus {
         moved_to: sa.state.observed_peer_endpoint(),
         carried_by: carrier(sa).map(|sa| SaName::of(&snapshot.sa(sa).config)),
-        ..report::association(sa)
+        ..report::association(sa, &directions)
     })
 }
 

@@ -25,7 +25,7 @@ use dataplane::clock::now;
 use ikev2::endpoint::PeerReport;
 use ipsec::database::Snapshot;
 use ipsec::policy::Direction;
-use ipsec::sa::SaId;
+use ipsec::sa::{Sa, SaId};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -116,11 +116,12 @@ impl Gateway {
         status.ike = self.ike_status();
         let (policies, snapshot) = (self.policies(), self.snapshot());
         let policy = policies.iter().map(report::policy);
+        let directions = self.plane.kernel().kept_directions();
         status.table_with(Parts {
             peers: &mut self.peers(is_reported, &snapshot),
             associations: (
                 snapshot.sas().count(),
-                &mut associations(&snapshot, |_| true),
+                &mut associations(&snapshot, directions, |_| true),
             ),
             policies: (policies.len(), &mut { policy }),
         })
@@ -129,6 +130,7 @@ impl Gateway {
     /// The peers of these names, with their associations.
     fn status_of_peers(&mut self, is_reported: bool, names: &[String]) -> String {
         let snapshot = self.snapshot();
+        let directions = self.plane.kernel().kept_directions();
         let Some(ike) = &self.ike else {
             return String::new();
         };
@@ -146,7 +148,8 @@ impl Gateway {
         let children = names.iter().flat_map(|name| ike.peers.children_of(name));
         let ids = children.flat_map(|(_, child)| child.associations.both());
         let ids: HashSet<SaId> = ids.map(|config| config.id).collect();
-        let of_them: Vec<_> = associations(&snapshot, |sa| ids.contains(&sa.config.id)).collect();
+        let is_theirs = |sa: &Sa| ids.contains(&sa.config.id);
+        let of_them: Vec<_> = associations(&snapshot, directions, is_theirs).collect();
         let count = of_them.len();
         peers_table(&mut each, (count, &mut of_them.into_iter()))
     }
