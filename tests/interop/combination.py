@@ -98,7 +98,7 @@ class Side:
                 6: (f"2001:db8:{self.digit}::/48", f"fd00:{self.digit}:1::/48")}
 
 
-GATEWAY, RIGHT, KERNEL = Side(1), Side(2), Side(3)
+GATEWAY, RIGHT, KERNEL, KERNEL_PLANE = Side(1), Side(2), Side(3), Side(4)
 
 
 @dataclass(frozen=True)

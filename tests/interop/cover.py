@@ -10,8 +10,8 @@
 import time
 from collections import defaultdict
 
-from combination import GATEWAY, KERNEL, RIGHT
-from cover_sides import GatewayCover, KernelCover, Tally, settled
+from combination import GATEWAY, KERNEL, KERNEL_PLANE, RIGHT
+from cover_sides import GatewayCover, KernelCover, KernelPlaneCover, Tally, settled
 from network.wire import UDP
 from sealed import sealed_packets
 
@@ -24,15 +24,15 @@ TRIES = 3
 BATCH = 160
 # In the middle of the list: what lies between the window's left edge and the newest packet.
 INSIDE = 5
-LEFTS = {"kernel": KERNEL, "gateway": GATEWAY}
+LEFTS = {"kernel": KERNEL, "gateway": GATEWAY, "kernel-plane": KERNEL_PLANE}
 
 
 def judge_all(bench, probe, chosen, kinds):
-    """Every combination between the kernel on the right and each kind of left side; rows of (combination, kind, wrong)."""
-    ends = {RIGHT: bench.right.ends, **{side: bench.lefts[kind].ends for kind, side in LEFTS.items()}}
-    right = KernelCover(bench.guest.right, RIGHT, ends[RIGHT], [(side, ends[side]) for side in LEFTS.values()])
-    lefts = {"kernel": KernelCover(bench.guest.left, KERNEL, ends[KERNEL], [(RIGHT, ends[RIGHT])]),
-             "gateway": GatewayCover(bench.gateway, bench.client, ends[GATEWAY], probe)}
+    """Every combination between the kernel on the right and each kind of left side; rows of combination, kind, wrong."""
+    ends = bench.ends()
+    neighbours = [(side, ends[kind]) for kind, side in LEFTS.items()]
+    right = KernelCover(bench.guest.right, RIGHT, bench.right.ends, neighbours)
+    lefts = {kind: left_side(bench, kind, ends[kind], probe) for kind in kinds}
     for side in (right, *(lefts[kind] for kind in kinds)):
         side.prepare(chosen)
     rows = []
@@ -41,6 +41,15 @@ def judge_all(bench, probe, chosen, kinds):
         for batch in batches(able):
             rows += judged(bench, batch, kind, lefts[kind], right)
     return rows
+
+
+def left_side(bench, kind, ends, probe):
+    neighbours = [(RIGHT, bench.right.ends)]
+    if kind == "gateway":
+        return GatewayCover(bench.gateway, bench.client, ends, probe)
+    if kind == "kernel-plane":
+        return KernelPlaneCover(bench.plane_shell(), ends, neighbours)
+    return KernelCover(bench.guest.left, KERNEL, ends, neighbours)
 
 
 def judged(bench, batch, kind, left, right):

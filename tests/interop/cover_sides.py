@@ -9,7 +9,8 @@ import re
 import time
 from dataclasses import dataclass
 
-from combination import CIPHERS, GATEWAY, INTEGRITY, NONE, RIGHT, is_aead
+from combination import CIPHERS, GATEWAY, INTEGRITY, KERNEL_PLANE, NONE, RIGHT, is_aead
+from guest_gateway import GuestGateway
 from network.gateway import Gateway
 
 ASK = "/tmp/ask"
@@ -146,36 +147,15 @@ def algorithm_words(each, layer, secret):
         yield f"auth-trunc {row['kernel']} {each.key(layer, 'integrity', row['key'], secret)} {row['auth']}"
 
 
-class GatewayCover:
-    """Our gateway, with a client behind it."""
-
-    def __init__(self, host, client, ends, program):
-        self.side, self.ends = GATEWAY, ends
-        self.host, self.client, self.program = host, client, program
-        self.gateway = None
-
-    def prepare(self, combinations):
-        host, client = [], []
-        for each in combinations:
-            inside, outside = (bare(address) for address in (each.inside(self.side), each.outside(self.side)))
-            (host if each.ends_at_host() else client).append(f"addr add {inside} dev lo")
-            if outside != inside:
-                host.append(f"addr add {outside} dev lo")
-        (outer4, inner4), (outer6, inner6) = RIGHT.networks().values()
-        host += [f"route add {outer4} via 192.0.2.2", f"route add {outer6} via 2001:db8::2",
-                 "route add 10.1.16.0/20 via 10.1.0.2", "route add fd00:1:1::/48 via fd00:1::2"]
-        for machine, lines in ((self.host, host), (self.client, client)):
-            machine.sh("ip -batch - <<'END'\n" + "\n".join(lines) + "\nEND")
-            machine.start([self.program, "echo"])
+class BySetkey:
+    """What a gateway is told of a batch, and what it says of its associations."""
 
     @staticmethod
     def carries(_each):
         return True
 
-    def up(self, batch, other, secret=""):
-        text = [line for each in batch for line in self.lines(each, other, secret)]
-        # One that keeps its numbers knows the keys of associations that have gone, and what came under them.
-        self.gateway = Gateway(self.host, "\n".join(text) + "\n", ["--no-state"]).ready()
+    def text(self, batch, other, secret=""):
+        return "\n".join(line for each in batch for line in self.lines(each, other, secret)) + "\n"
 
     def lines(self, each, other, secret):
         for source, destination in ((self.side, other), (other, self.side)):
@@ -210,6 +190,43 @@ class GatewayCover:
         for lines in (gone, [line for each in batch for line in self.states(each, other, self.side)]):
             self.gateway.setkey_text("\n".join(lines) + "\n")
 
+    def tallies(self):
+        return {(sa["protocol"], int(sa["spi"], 16)): tally_of(sa) for sa in self.gateway.status()["associations"]}
+
+
+def tally_of(sa):
+    drops = dict(sa["drops"])
+    tally = Tally(sa["packets"], *(drops.pop(name, 0) for name in ("replayed", "too-old", "bad-icv")))
+    tally.other = sum(drops.values())
+    return tally
+
+
+class GatewayCover(BySetkey):
+    """Our gateway, with a client behind it."""
+
+    def __init__(self, host, client, ends, program):
+        self.side, self.ends = GATEWAY, ends
+        self.host, self.client, self.program = host, client, program
+        self.gateway = None
+
+    def prepare(self, combinations):
+        host, client = [], []
+        for each in combinations:
+            inside, outside = (bare(address) for address in (each.inside(self.side), each.outside(self.side)))
+            (host if each.ends_at_host() else client).append(f"addr add {inside} dev lo")
+            if outside != inside:
+                host.append(f"addr add {outside} dev lo")
+        (outer4, inner4), (outer6, inner6) = RIGHT.networks().values()
+        host += [f"route add {outer4} via 192.0.2.2", f"route add {outer6} via 2001:db8::2",
+                 "route add 10.1.16.0/20 via 10.1.0.2", "route add fd00:1:1::/48 via fd00:1::2"]
+        for machine, lines in ((self.host, host), (self.client, client)):
+            machine.sh("ip -batch - <<'END'\n" + "\n".join(lines) + "\nEND")
+            machine.start([self.program, "echo"])
+
+    def up(self, batch, other, secret=""):
+        # One that keeps its numbers knows the keys of associations that have gone, and what came under them.
+        self.gateway = Gateway(self.host, self.text(batch, other, secret), ["--no-state"]).ready()
+
     def down(self):
         if self.gateway is not None:
             gateway, self.gateway = self.gateway, None
@@ -226,17 +243,26 @@ class GatewayCover:
             said += text
         return answers, said
 
-    def tallies(self):
-        tallies = {}
-        for sa in self.gateway.status()["associations"]:
-            drops = dict(sa["drops"])
-            tally = Tally(sa["packets"], *(drops.pop(name, 0) for name in ("replayed", "too-old", "bad-icv")))
-            tally.other = sum(drops.values())
-            tallies[sa["protocol"], int(sa["spi"], 16)] = tally
-        return tallies
-
     def totals(self):
         reasons = json.loads(self.gateway.ask("drops", "--json"))["reasons"]
+        return {"no-sa": reasons.get("no-sa", 0)}, reasons
+
+
+class KernelPlaneCover(BySetkey, KernelCover):
+    """Our gateway on the kernel plane, in a namespace of a guest."""
+
+    def __init__(self, shell, ends, neighbours):
+        super().__init__(shell, KERNEL_PLANE, ends, neighbours)
+        self.gateway = GuestGateway(self.sh, "/tmp/cover", state=False)
+
+    def up(self, batch, other, secret=""):
+        self.gateway.start(self.text(batch, other, secret))
+
+    def down(self):
+        self.gateway.down()
+
+    def totals(self):
+        reasons = self.gateway.drops()
         return {"no-sa": reasons.get("no-sa", 0)}, reasons
 
 

@@ -65,11 +65,12 @@ def compiled(name, folder=HERE):
     """The path of a program of our own."""
     os.makedirs(CACHE, exist_ok=True)
     program = os.path.abspath(os.path.join(CACHE, name))
-    # Two runs at once build the same thing: each apart, and the last one's is kept.
-    draft = f"{program}.{os.getpid()}"
     source = os.path.join(folder, f"{name}.c")
-    subprocess.run(["cc", "-static", "-O1", "-Wall", "-Werror", "-o", draft, source], check=True)
-    os.rename(draft, program)
+    # Two runs at once build the same thing: each apart, and the last one's is kept.
+    with tempfile.TemporaryDirectory(dir=CACHE) as place:
+        draft = os.path.join(place, name)
+        subprocess.run(["cc", "-static", "-O1", "-Wall", "-Werror", "-o", draft, source], check=True)
+        os.rename(draft, program)
     return program
 
 

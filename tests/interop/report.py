@@ -13,12 +13,12 @@ COLUMNS = {
 }
 HEADS = {"tunnel 4in4": "4in4", "tunnel 6in6": "6in6", "tunnel 4in6": "4in6", "tunnel 6in4": "6in4",
          "transport 4": "tr4", "transport 6": "tr6", "native": "raw", False: "seq", True: "esn"}
-WIDTH = 6
+WIDTH = 8
 PAGE = """# What the Linux kernel said
 
 Made by `tests/interop/run --cover --write docs/interop.md` on {date} from one run; `make interop`
 repeats it. The judge is Linux {release} (Debian, {place}), first with itself as its peer, which
-proves the case, then with Esplanade.
+proves the case, then with Esplanade, and then with `esplanade run --plane kernel` on {plane_release}.
 
 {combinations} combinations are a pairwise cover: every two values of cipher, integrity, protocol, mode and families,
 nesting, encapsulation, sequence numbers and window that are possible together are in one of them.{cases}
@@ -33,7 +33,7 @@ Each combination must
 - carry traffic afterwards.
 
 **{passed} verdicts hold, {failed} do not.** The numbers are combinations judged, kernel to kernel / Esplanade to
-kernel; `x` marks a combination that failed.
+kernel / Esplanade's kernel plane to kernel; `x` marks a combination that failed.
 
 ```
 {grids}
@@ -93,10 +93,10 @@ def grid(rows, name, values):
 
 
 def cell(rows):
-    """How many combinations were judged: kernel to kernel / gateway to kernel."""
-    counts = [len([row for row in rows if row[1] == kind]) for kind in ("kernel", "gateway")]
+    """How many combinations were judged: kernel / gateway / gateway on the kernel plane, each to the kernel."""
+    counts = [len([row for row in rows if row[1] == kind]) for kind in ("kernel", "gateway", "kernel-plane")]
     failed = any(row[2] for row in rows)
-    return ("." if not any(counts) else f"{counts[0]}/{counts[1]}") + ("x" if failed else "")
+    return ("." if not any(counts) else "/".join(map(str, counts))) + ("x" if failed else "")
 
 
 def hand_picked(cases):
@@ -104,13 +104,14 @@ def hand_picked(cases):
     return f" {len(names)} hand-picked cases with TCP and ping went before them." if names else ""
 
 
-def write(path, release, place, cases, covered):
+def write(path, releases, place, cases, covered):
+    release, plane_release = releases
     everything = [*cases, *covered]
     failed = sum(1 for row in everything if any(row[2].values()))
     carried = {row[0].number for row in covered if row[1] == "gateway"}
-    text = PAGE.format(date=datetime.date.today(), release=release, place=place, cases=hand_picked(cases),
-                       combinations=len({row[0].number for row in covered}), passed=len(everything) - failed,
-                       failed=failed, grids=grids(covered),
+    text = PAGE.format(date=datetime.date.today(), release=release, plane_release=plane_release, place=place,
+                       cases=hand_picked(cases), combinations=len({row[0].number for row in covered}),
+                       passed=len(everything) - failed, failed=failed, grids=grids(covered),
                        rest="" if all(row[0].number in carried for row in covered) else NOT_CARRIED)
     with open(path, "w") as file:
         file.write(text)

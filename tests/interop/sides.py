@@ -1,11 +1,14 @@
 """The two ends of a case. The right one is always the Linux kernel in the guest; the left one is
-the same kernel once more (which proves the case itself) or our gateway.
+the same kernel once more (which proves the case itself), our gateway, or (in the pairwise cover) our gateway on the
+kernel plane, in a guest that has what its barriers need.
 
         on this machine                 │           in the guest
    client ── gateway ── bridge ── tap0 ─┼─ eth0 ── bridge ──┬── namespace "right"
-                                        │                   └── namespace "left"
+                          │             │                   └── namespace "left"
+                          └────── tap1 ─┼─ eth0 ── bridge ───── namespace "plane"
 
-Both bridges forget what they learn and flood every frame, so tap0 sees all the wires.
+All bridges forget what they learn and flood every frame, so tap0 sees all the wires. With --guest qemu one guest has
+all namespaces, and there is no tap1.
 """
 
 import os
@@ -32,6 +35,8 @@ KERNEL_LEFT = Ends({4: "192.0.2.3", 6: "2001:db8::3"}, {4: "10.3.0.1", 6: "fd00:
                    {4: "10.3.0.0/24", 6: "fd00:3::/64"}, "02:00:00:00:00:03")
 GATEWAY_LEFT = Ends({4: "192.0.2.1", 6: "2001:db8::1"}, {4: "10.1.0.2", 6: "fd00:1::2"},
                     {4: "10.1.0.0/24", 6: "fd00:1::/64"}, "02:00:00:00:00:01")
+KERNEL_PLANE_LEFT = Ends({4: "192.0.2.4", 6: "2001:db8::4"}, {4: "10.4.0.1", 6: "fd00:4::1"},
+                         {4: "10.4.0.0/24", 6: "fd00:4::/64"}, "02:00:00:00:00:04")
 
 
 def selectors(case, ends):
