@@ -10,7 +10,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 from situation import gmac, ipcomp
 
-SUBJECT_MAC, LAN_MAC, PEER_MAC = "02:00:00:00:00:51", "02:00:00:00:00:1a", "02:00:00:00:00:9e"
+LAN_MAC, PEER_MAC = "02:00:00:00:00:1a", "02:00:00:00:00:9e"
 FIRST_SEQUENCE = 1
 MARK = re.compile(rb"packet (\d\d)\|")
 # Later fragments of these never come: what counts is whether this piece passes.
@@ -21,10 +21,10 @@ REDIRECT = 137
 
 
 class Crafter:
-    """Makes the frames of one scenario; sequence numbers count for each association."""
+    """Makes the frames of one scenario for a subject; sequence numbers count for each association."""
 
-    def __init__(self, situation):
-        self.situation = situation
+    def __init__(self, situation, mac):
+        self.situation, self.mac = situation, mac
         self.sequences = {}
 
     def frames(self, packet):
@@ -33,16 +33,19 @@ class Crafter:
     def frame(self, packet):
         inner = self.plaintext(packet)
         if packet.send == "lan":
-            return ether(LAN_MAC, inner)
+            return self.ether(LAN_MAC, inner)
         if packet.send == "wire":
-            return ether(PEER_MAC, inner)
+            return self.ether(PEER_MAC, inner)
         spis = packet.send if isinstance(packet.send, list) else [packet.send]
         for spi in spis:
             inner = self.sealed(packet, spi, inner)
         data = bytearray(bytes(inner))
         if packet.tamper:
             data[-1] ^= 0x10
-        return ether(PEER_MAC, type(inner)(bytes(data)))
+        return self.ether(PEER_MAC, type(inner)(bytes(data)))
+
+    def ether(self, source, packet):
+        return bytes(Ether(src=source, dst=self.mac) / packet)
 
     def sealed(self, packet, spi, inner):
         association = self.situation.peer[spi]
@@ -122,18 +125,14 @@ class OverBytes:
         return self.algorithm.sign(packet, *arguments, **options)
 
 
-def ether(source, packet):
-    return bytes(Ether(src=source, dst=SUBJECT_MAC) / packet)
-
-
 def question():
     """An ARP request: whoever answers it has taken everything sent before."""
     return bytes(Ether(src=LAN_MAC, dst="ff:ff:ff:ff:ff:ff") /
                  ARP(op=1, hwsrc=LAN_MAC, psrc="10.1.0.9", hwdst="00:00:00:00:00:00", pdst="10.1.0.1"))
 
 
-def is_answer(frame):
-    return frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2" and frame[6:12] == raw_mac(SUBJECT_MAC)
+def is_answer(frame, mac):
+    return frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2" and frame[6:12] == raw_mac(mac)
 
 
 def raw_mac(text):
@@ -141,14 +140,14 @@ def raw_mac(text):
 
 
 class Reader:
-    """Reads what the subject sent: by which packet it was caused, and what it was."""
+    """Reads what a subject sent: by which packet it was caused, and what it was."""
 
-    def __init__(self, situation):
-        self.peer = situation.peer
+    def __init__(self, situation, mac):
+        self.peer, self.mac = situation.peer, raw_mac(mac)
 
     def read(self, frame):
         """The number of the packet that it comes from and its description, or nothing for the link's own chatter."""
-        if frame[6:12] != raw_mac(SUBJECT_MAC) or frame[12:14] not in (b"\x08\x00", b"\x86\xdd"):
+        if frame[6:12] != self.mac or frame[12:14] not in (b"\x08\x00", b"\x86\xdd"):
             return None
         packet = (IPv6 if frame[12:14] == b"\x86\xdd" else IP)(frame[14:])
         place = "lan" if frame[:6] == raw_mac(LAN_MAC) else "clear"

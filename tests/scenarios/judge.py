@@ -1,121 +1,177 @@
 #!/usr/bin/env python3
-"""Every folder of scenarios/ through our plane and through the kernel's: equal verdicts, packet by packet.
+"""Every folder of scenarios/ through our user plane, our kernel plane and the kernel alone: equal verdicts, packet by
+packet.
 
-    tests/scenarios/run [--guest uml|qemu] [--only-gateway | --only-kernel] [-v] [WORD...]
+    tests/scenarios/run [--guest uml|qemu] [--only SUBJECT]... [-v] [WORD...]
 
-Words select the scenarios whose names have each of them.
+SUBJECT is gateway, kernel or kernel-plane (subjects.py). Words select the scenarios whose names have each of them.
 
-The peer is scapy: it seals what a scenario sends from outside and opens what the subject sends there. One boot of the
-guest serves all. `plane.py` adds what only the kernel's plane has to prove.
+The peer is scapy: it seals what a scenario sends from outside and opens what the subject sends there. The subjects play
+a scenario at the same time, each on its own. One boot of each guest serves all: `kernel-plane` needs QEMU's, `kernel`
+takes that of --guest. `plane.py` adds what only `setkey --plane kernel` has to prove.
 """
 
 import argparse
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 sys.path[:0] = [HERE, TESTS, os.path.join(TESTS, "interop"), os.path.join(TESTS, "..", "lab", "guest")]
 
+import guest_gateway  # noqa: E402
 import plane  # noqa: E402
 from crafting import Crafter, Reader, is_answer, question  # noqa: E402
 from guest import KINDS, guest_option  # noqa: E402
-from network.gateway import program  # noqa: E402
+from guest_gateway import Namespace  # noqa: E402
 from network.namespace import Network  # noqa: E402
 from network.wire import Wire  # noqa: E402
 from situation import load  # noqa: E402
-from subjects import GatewaySubject, KernelSubject, build_script  # noqa: E402
+from subjects import MACS, GatewaySubject, KernelPlaneSubject, KernelSubject, build_script  # noqa: E402
 
-PACE = 0.004
-PATIENCE = 20
+PACE_SECONDS = 0.004
+# For an answer of a subject: an emulated one takes its time. A question that a starved guest has lost is asked again.
+PATIENCE_SECONDS, ASKED_AGAIN_SECONDS = 60, 5
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only-gateway", action="store_true")
-    parser.add_argument("--only-kernel", action="store_true")
+    parser.add_argument("--only", action="append", choices=list(MACS), metavar="SUBJECT")
     guest_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
     situations = load(chosen.words)
-    with Network("scn") as network:
-        bench = Bench(network, chosen)
-        try:
-            good = [bench.judge(situation) for situation in situations]
-            if bench.guest is not None:
-                good += [plane.say(name, check, bench.guest) for name, check in plane.CHECKS
-                         if all(word in name for word in chosen.words)]
-        finally:
-            bench.close()
+    started = time.monotonic()
+    with Network("scn") as network, Bench(network, chosen) as bench:
+        good = [bench.judge(situation) for situation in situations]
+        if "kernel" in bench.subjects:
+            good += [plane.say(name, check, bench.guests[chosen.guest]) for name, check in plane.CHECKS
+                     if all(word in name for word in chosen.words)]
+    print(f"{len(good)} verdicts in {time.monotonic() - started:.0f} s", flush=True)
     return 0 if good and all(good) else 1
+
+
+@dataclass
+class Outcome:
+    """What a subject made of a scenario: what came of each packet by its number, what was counted, what it explains."""
+    seen: dict
+    drops: dict
+    explained: list
 
 
 class Bench:
     """The subjects and their wires, for all scenarios."""
 
     def __init__(self, network, chosen):
-        self.verbose = chosen.verbose
-        self.subjects, self.guest, self.explained = [], None, []
-        self.guest_kind = chosen.guest
-        runner = network.host("runner")
-        if not chosen.only_kernel:
-            self.subjects.append(self.gateway(network, runner))
-        if not chosen.only_gateway:
-            self.subjects.append(self.kernel(runner, chosen.guest))
+        self.verbose, self.guest_kind = chosen.verbose, chosen.guest
+        self.network, self.runner = network, network.host("runner")
+        self.kinds = chosen.only or list(MACS)
+        self.subjects, self.guests = {}, {}
+
+    def __enter__(self):
+        # Its threads last as long as this: processes end with the thread that has started them.
+        self.pool = ThreadPoolExecutor(len(MACS))
+        try:
+            wanted = {"kernel": self.guest_kind, "kernel-plane": guest_gateway.GUEST}
+            kinds = dict.fromkeys(guest for subject, guest in wanted.items() if subject in self.kinds)
+            list(self.pool.map(self.boot, kinds))
+            makers = {"gateway": self.gateway, "kernel": self.kernel, "kernel-plane": self.kernel_plane}
+            for kind in self.kinds:
+                self.subjects[kind] = makers[kind]()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for subject in self.subjects.values():
+            subject.wire.close()
+        for guest in self.guests.values():
+            guest.stop()
+        self.pool.shutdown()
+
+    def boot(self, kind):
+        self.runner.sh(f"ip tuntap add dev tap-{kind} mode tap; ip link set tap-{kind} up")
+        started = time.monotonic()
+        guest = KINDS[kind](self.runner.name, f"tap-{kind}", guest_gateway.programs())
+        self.guests[kind] = guest
+        print(f"guest ({kind}) up after {time.monotonic() - started:.1f} s", flush=True)
+        in_guest(guest, """
+            ip link add br0 type bridge ageing_time 0 mcast_snooping 0
+            ip link set eth0 master br0 up; ip link set br0 up""")
+
+    def gateway(self):
+        host = self.network.host("subject")
+        self.network.link(self.runner, "togateway", host, "eth0")
+        self.runner.sh("ip link set togateway up")
+        host.sh(build_script("eth0", "gateway"))
+        return GatewaySubject(host, Wire(self.runner, "togateway"))
+
+    def kernel(self):
+        guest = self.guests[self.guest_kind]
+        subject = KernelSubject(guest.right, Wire(self.runner, f"tap-{self.guest_kind}"))
+        self.connect(guest, subject, "right")
+        subject.sh("setsid encapsulate > /dev/null 2>&1 < /dev/null &")
+        return subject
+
+    def kernel_plane(self):
+        guest = self.guests[guest_gateway.GUEST]
+        guest_gateway.ready_for_gateways(guest.root)
+        shell = Namespace(guest.root, guest.left, "plane")
+        subject = KernelPlaneSubject(shell, Wire(self.runner, f"tap-{guest_gateway.GUEST}"))
+        self.connect(guest, subject, "plane")
+        return subject
 
     @staticmethod
-    def gateway(network, runner):
-        host = network.host("subject")
-        network.link(runner, "togateway", host, "eth0")
-        runner.sh("ip link set togateway up")
-        host.sh(build_script("eth0"))
-        return GatewaySubject(host, Wire(runner, "togateway"))
-
-    def kernel(self, runner, kind):
-        runner.sh("ip tuntap add dev tap0 mode tap; ip link set tap0 up")
-        started = time.monotonic()
-        self.guest = KINDS[kind](runner.name, "tap0", [program("setkey"), program("esplanade"), "/usr/sbin/nft"])
-        print(f"guest ({kind}) up after {time.monotonic() - started:.1f} s", flush=True)
-        status, output = self.guest.root.run("""set -e
-            ip link add br0 type bridge ageing_time 0 mcast_snooping 0
-            ip link add toright type veth peer name eth0 netns right
-            for port in eth0 toright; do ip link set $port master br0 up; done
-            ip link set br0 up; ip -n right link set lo up""")
-        if status == 0:
-            status, output = self.guest.right.run(
-                build_script("eth0") + "\nsetsid encapsulate > /dev/null 2>&1 < /dev/null &")
-        if status:
-            raise SystemExit(f"the guest's network could not be made:\n{output}")
-        return KernelSubject(self.guest.right, Wire(runner, "tap0"))
+    def connect(guest, subject, netns):
+        """Gives its namespace a device on the guest's wire; two subjects of one guest do not see each other."""
+        in_guest(guest, f"""
+            ip link add to{netns} type veth peer name eth0 netns {netns}
+            ip link set to{netns} master br0 up; ip link set to{netns} type bridge_slave isolated on
+            ip -n {netns} link set lo up""")
+        subject.sh(build_script("eth0", subject.kind))
 
     def judge(self, situation):
         started, outcomes, wrong = time.monotonic(), {}, []
-        for subject in self.subjects:
-            if subject.kind == "kernel" and situation.no_kernel:
-                print(f"     {situation.name}: our gateway alone: {situation.no_kernel}")
-                continue
-            if subject.kind == "kernel" and situation.guest not in ("", self.guest_kind):
-                print(f"     {situation.name}: the kernel's plane is left to --guest {situation.guest}: this guest's has not all it needs")
-                continue
-            try:
-                outcomes[subject.kind] = self.play(situation, subject)
-            except Exception as error:
-                wrong.append(f"{subject.kind}: {type(error).__name__}: {error}")
-        for kind, (seen, drops) in outcomes.items():
-            wrong += [f"{kind}: {complaint}" for complaint in expectations(situation, seen, kind)]
-            if kind == "gateway":
-                wrong += reasons(situation, drops)
-                wrong += subject_says(situation, self.explained)
-        if len(outcomes) == 2:
-            wrong += differences(situation, outcomes["gateway"][0], outcomes["kernel"][0])
+        for kind, outcome, complaint in self.pool.map(lambda subject: self.tried(situation, subject),
+                                                      self.able(situation)):
+            if complaint:
+                wrong.append(f"{kind}: {complaint}")
+            elif outcome:
+                outcomes[kind] = outcome
+        wrong += complaints(situation, outcomes)
         self.say(situation, outcomes, wrong, time.monotonic() - started)
         return not wrong
 
-    def play(self, situation, subject):
-        """What came of each packet, and what was counted."""
-        crafter, reader = Crafter(situation), Reader(situation)
+    def able(self, situation):
+        """The subjects that play a scenario; the other ones are named."""
+        for kind, subject in self.subjects.items():
+            if kind == "kernel" and situation.no_kernel:
+                print(f"     {situation.name}: without the kernel alone: {situation.no_kernel}")
+            elif kind == "kernel" and situation.guest not in ("", self.guest_kind):
+                print(f"     {situation.name}: the kernel alone needs --guest {situation.guest}")
+            else:
+                yield subject
+
+    def tried(self, situation, subject):
+        """The subject's kind, what it made of the scenario, and what went wrong meanwhile."""
+        try:
+            if subject.kind == "kernel-plane" and situation.no_kernel:
+                return subject.kind, None, not_refused(situation, subject)
+            return subject.kind, self.play(situation, subject), None
+        except Exception as error:
+            return subject.kind, None, f"{type(error).__name__}: {error}"
+
+    @staticmethod
+    def play(situation, subject):
+        crafter, reader = Crafter(situation, subject.mac), Reader(situation, subject.mac)
         try:
             subject.sh(situation.setup)
             subject.up(situation.setkey)
@@ -123,51 +179,81 @@ class Bench:
             for packet in situation.packets:
                 if packet.run:
                     # What was sent before is judged before: it has arrived when a later question is answered.
-                    settled(subject.wire)
+                    settled(subject)
                     subject.sh(packet.run)
                 for frame in crafter.frames(packet):
                     subject.wire.inject(frame)
-                    time.sleep(PACE)
-            frames = settled(subject.wire)
+                    time.sleep(PACE_SECONDS)
+            frames = settled(subject)
             drops = subject.drops()
-            if subject.kind == "gateway":
-                self.explained = [subject.explain(question) for question, _ in situation.explain]
+            explained = [subject.explain(question) for question, _ in situation.explain]
         finally:
             subject.down()
             subject.sh(situation.cleanup)
         seen = {packet.number: [] for packet in situation.packets}
         for found in filter(None, map(reader.read, frames)):
             seen.setdefault(found[0], []).append(found[1])
-        return seen, drops
+        return Outcome(seen, drops, explained)
 
     def say(self, situation, outcomes, wrong, seconds):
-        counted = "; ".join(f"{kind} {words(drops)}" for kind, (_, drops) in outcomes.items())
+        counted = "; ".join(f"{kind} {words(outcome.drops)}" for kind, outcome in outcomes.items())
         for complaint in wrong:
             print(f"     {situation.name}: {complaint}")
         if self.verbose or wrong:
-            for kind, (seen, _) in outcomes.items():
+            for kind, outcome in outcomes.items():
                 for packet in situation.packets:
-                    print(f"     {kind} {packet.number} {packet.name}: {seen[packet.number] or 'nothing'}")
+                    print(f"     {kind} {packet.number} {packet.name}: {outcome.seen[packet.number] or 'nothing'}")
         verdict = "not ok" if wrong else "ok"
-        print(f"{verdict} scenario {situation.name}: {len(situation.packets)} packets; {counted} ({seconds:.1f} s)", flush=True)
-
-    def close(self):
-        for subject in self.subjects:
-            subject.wire.close()
-        if self.guest is not None:
-            self.guest.stop()
+        print(f"{verdict} scenario {situation.name}: {len(situation.packets)} packets; {counted} ({seconds:.1f} s)",
+              flush=True)
 
 
-def settled(wire):
+def in_guest(guest, script):
+    status, output = guest.root.run(f"set -e; {script}")
+    if status:
+        raise SystemExit(f"the guest's network could not be made:\n{output}")
+
+
+def not_refused(situation, subject):
+    """No kernel can do it: the kernel plane refuses it by the name of the algorithm before anything changes."""
+    said = subject.refusal(situation.setkey)
+    due = {association.mac[0] for association in situation.peer.values()}
+    if said is None or not any(name in said for name in due):
+        return f"it does not refuse {', '.join(due)} by name: {said or 'it starts'}"
+    return None
+
+
+def complaints(situation, outcomes):
+    """What is wrong with the outcomes, by subject."""
+    for kind, outcome in outcomes.items():
+        yield from (f"{kind}: {complaint}" for complaint in expectations(situation, outcome.seen, kind))
+        yield from (f"{kind}: {complaint}" for complaint in subject_says(situation, outcome.explained))
+    if "gateway" in outcomes:
+        yield from reasons(situation, outcomes["gateway"].drops)
+        for kind in ("kernel", "kernel-plane"):
+            if kind in outcomes:
+                yield from differences(situation, outcomes["gateway"].seen, outcomes[kind].seen, kind)
+
+
+def settled(subject):
     """Everything that came, once a question sent last has been answered."""
-    answered = sum(map(is_answer, wire.frames))
-    wire.inject(question())
-    deadline = time.monotonic() + PATIENCE
-    while sum(map(is_answer, wire.frames)) <= answered:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the subject does not answer within {PATIENCE} s")
+    wire = subject.wire
+    answered = answers(subject)
+    started = time.monotonic()
+    asked = 0
+    while answers(subject) <= answered:
+        waited = time.monotonic() - started
+        if waited > PATIENCE_SECONDS:
+            raise TimeoutError(f"the subject does not answer within {PATIENCE_SECONDS} s")
+        if waited >= asked * ASKED_AGAIN_SECONDS:
+            asked += 1
+            wire.inject(question())
         time.sleep(0.02)
     return wire.settle(0.2)
+
+
+def answers(subject):
+    return sum(is_answer(frame, subject.mac) for frame in subject.wire.frames)
 
 
 def expectations(situation, seen, kind):
@@ -206,20 +292,22 @@ def reasons(situation, drops):
     return [] if drops == due else [f"gateway: counted {words(drops)} where {words(due)} was due"]
 
 
-def differences(situation, ours, theirs):
-    """Both planes deliver the same, bit for bit, but where the scenario says why they differ."""
+def differences(situation, ours, theirs, kind):
+    """Both subjects deliver the same, bit for bit, but where the scenario says why they differ."""
     for packet in situation.packets:
         left, right = (comparable(packet, seen[packet.number]) for seen in (ours, theirs))
-        if left != right and not packet.because:
-            yield f"{packet.name}: the planes differ: gateway {left or 'nothing'}, kernel {right or 'nothing'}"
-        if left == right and packet.because:
-            yield f"{packet.name}: the planes do not differ after all; take `because` out"
+        reason = packet.reason(kind)
+        if left != right and not reason:
+            yield f"{packet.name}: they differ: gateway {left or 'nothing'}, {kind} {right or 'nothing'}"
+        # Where the kernel alone differs, and both planes of the gateway do the same, there is no difference here.
+        if left == right and reason and not (kind == "kernel-plane" and packet.plane == packet.expect):
+            yield f"{packet.name}: {kind} does not differ after all; take the reason out"
 
 
 def subject_says(situation, explained):
-    """What `esplanade explain` answers to the questions of the scenario."""
+    """What `esplanade explain` answers to the questions of the scenario; the kernel alone answers none."""
     for (question, due), said in zip(situation.explain, explained):
-        if due not in said:
+        if said is not None and due not in said:
             yield f"explain {question}: does not say {due!r}: {said}"
 
 

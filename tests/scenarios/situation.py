@@ -21,7 +21,8 @@ import ipcomp  # noqa: E402
 
 FOLDER = os.path.join(ROOT, "scenarios")
 KNOWN = {"name", "send", "src", "dst", "proto", "sport", "dport", "type", "code", "ttl", "tos", "df", "size", "part",
-         "sequence", "repeat", "tamper", "outer", "run", "expect", "by", "shows", "why", "kernel", "because"}
+         "sequence", "repeat", "tamper", "outer", "run", "expect", "by", "shows", "why", "kernel", "because", "plane",
+         "plane-because"}
 EXPECTATIONS = {"lan", "protected", "clear", "answered", "nothing"}
 
 
@@ -39,8 +40,14 @@ class Packet:
         return self.row.get(key)
 
     def due(self, kind):
-        """What should come of it through this plane."""
-        return self.row.get("kernel", self.expect) if kind == "kernel" else self.expect
+        """What should come of it through this subject."""
+        words = {"gateway": [], "kernel": ["kernel"], "kernel-plane": ["plane", "kernel"]}[kind]
+        return next((self.row[word] for word in words if word in self.row), self.expect)
+
+    def reason(self, kind):
+        """Why this subject differs from our user plane, where it does."""
+        is_apart = kind == "kernel-plane" and "plane" in self.row
+        return self.row.get("plane-because") if is_apart else self.because
 
 
 @dataclass
@@ -82,8 +89,9 @@ def check(name, packet):
         raise Mistake(f"{name}: no such word for a packet: {', '.join(sorted(unknown))}")
     if packet.expect not in EXPECTATIONS:
         raise Mistake(f"{name}: `expect` is one of {', '.join(sorted(EXPECTATIONS))}, not {packet.expect!r}")
-    if packet.kernel and not packet.because:
-        raise Mistake(f"{name}: where the kernel differs, `because` says why, and docs/deviations.md too")
+    for word, reason in (("kernel", "because"), ("plane", "plane-because")):
+        if word in packet.row and reason not in packet.row:
+            raise Mistake(f"{name}: where `{word}` differs, `{reason}` says why, and docs/deviations.md too")
 
 
 def associations(text):
