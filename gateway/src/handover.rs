@@ -14,7 +14,7 @@ mod descriptors;
 mod key_exchange;
 
 pub(crate) use descriptors::{receive, receive_all, send};
-pub(crate) use key_exchange::{PassedChild, PassedCounters, PassedKeyExchange};
+pub(crate) use key_exchange::{PassedChild, PassedCounters, PassedKeyExchange, PassedReqids};
 
 use dataplane::io::Family;
 use dataplane::io::tun::TunOffloads;

@@ -20,6 +20,18 @@ pub(crate) struct PassedKeyExchange {
     pub children: Vec<PassedChild>,
     /// What the hooks of each peer that is up were told.
     pub told: Vec<(String, PassedFacts)>,
+    /// Numbers that tie policies to associations.
+    #[serde(default)]
+    pub reqids: PassedReqids,
+}
+
+/// Numbers of policies, which the kernel knows on its plane: the next gateway goes on with them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PassedReqids {
+    /// The highest that was ever given.
+    pub last: u32,
+    /// Those of closed networks, by peer and child.
+    pub closed: Vec<(String, String, u32)>,
 }
 
 /// A pair of child SAs, with its keys.
@@ -29,6 +41,9 @@ pub(crate) struct PassedChild {
     pub child: ChildSa,
     /// Each pair of this side's and the peer's networks.
     pub traffic: Vec<(Traffic, Traffic)>,
+    /// The number that ties it to its policies; none from a gateway of an earlier version.
+    #[serde(default)]
+    pub reqid: Option<u32>,
     /// Of what the peer sends.
     pub inbound: PassedCounters,
     /// Of what this side sends.

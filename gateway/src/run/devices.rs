@@ -189,7 +189,10 @@ impl Devices {
         let mtu = mtu.map(|mtu| mtu.clamp(MIN_MTU_BYTES, u16::MAX.into()));
         let device = Device {
             number: interface.number,
-            mtu: mtu.unwrap_or(MIN_MTU_BYTES),
+            mtu: match mtu {
+                Some(mtu) => mtu,
+                None => self.left_mtu(&interface.name, netlink)?,
+            },
             kind: Kind::of(interface),
         };
         if !self.is_open(interface.number) {
@@ -201,6 +204,14 @@ impl Devices {
         }
         self.held.insert(Arc::clone(&interface.name), device);
         Ok(())
+    }
+
+    /// Where the path is not known yet: that of the XFRM interface which the gateway before has left, and by which
+    /// packets may pass.
+    fn left_mtu(&self, name: &str, netlink: &mut Netlink) -> io::Result<u32> {
+        let interfaces = self.by_kernel.as_ref();
+        let left = interfaces.map(|interfaces| interfaces.left_mtu(name, netlink));
+        Ok(left.transpose()?.flatten().unwrap_or(MIN_MTU_BYTES))
     }
 
     /// Removes devices that are not in `named` and that no route leads to.

@@ -35,6 +35,7 @@ use ipsec::database::Snapshot;
 use ipsec::policy::{Direction, Policy};
 use ipsec::sa::{Sa, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
+use netlink_packet_xfrm::policy::ModifyMessage as ModifyPolicy;
 use netlink_packet_xfrm::state::ModifyMessage;
 use served::{Served, SpecialTunnels};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -80,6 +81,8 @@ struct HeldSa {
 /// A policy that the kernel enforces; without one it is an earlier gateway's.
 struct HeldPolicy {
     policy: Option<Arc<Policy>>,
+    /// As the earlier gateway has left it.
+    left: Option<Box<ModifyPolicy>>,
     served: Served,
     number: u32,
 }

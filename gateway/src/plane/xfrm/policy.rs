@@ -207,6 +207,21 @@ pub(super) fn everything() -> XfrmMessage {
     XfrmMessage::GetPolicy(DelGetMessage::default())
 }
 
+/// Whether the kernel's policy is what `wanted` would add, whatever it has carried and its index is.
+pub(super) fn is_the_same(found: &ModifyMessage, wanted: &ModifyMessage) -> bool {
+    let bare = |message: &ModifyMessage| {
+        let mut info = message.user_policy_info;
+        info.lifetime_cur = Default::default();
+        info.index = 0;
+        info
+    };
+    let is_said = |attribute: &&XfrmAttrs| !matches!(attribute, XfrmAttrs::PolicyType(_));
+    let mut attributes = wanted.nlas.iter().filter(is_said);
+    bare(found) == bare(wanted)
+        && attributes.all(|attribute| found.nlas.contains(attribute))
+        && found.nlas.iter().filter(is_said).count() == wanted.nlas.iter().filter(is_said).count()
+}
+
 /// Reads a policy of the kernel; `None` if setkey syntax cannot express it.
 pub(super) fn parse(message: &ModifyMessage) -> Option<PolicyReport> {
     let info = &message.user_policy_info;

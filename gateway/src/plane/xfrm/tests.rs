@@ -295,3 +295,39 @@ fn a_kernel_without_the_association_owns_nothing() {
         assert!(!plane.has_anothers(&id, &site));
     }
 }
+
+fn written(text: &str) -> netlink_packet_xfrm::policy::ModifyMessage {
+    let [Command::AddPolicy(policy)] = &commands(text)[..] else {
+        panic!("{text}");
+    };
+    policy::emit_enforced(policy)
+}
+
+#[test]
+fn a_policy_that_an_earlier_gateway_has_left_is_the_same_but_for_its_index_and_what_it_has_carried()
+{
+    const TEXT: &str = "spdadd 10.1.0.0/24 10.2.0.0/24 any -P out ipsec \
+                        esp/tunnel/192.0.2.1-192.0.2.2/unique:77;";
+    let wanted = written(TEXT);
+    let mut kernels = wanted.clone();
+    kernels.user_policy_info.index = 0xe600_0001;
+    kernels.user_policy_info.lifetime_cur.add_time = 7;
+    kernels.nlas.push(XfrmAttrs::PolicyType(Default::default()));
+    let XfrmMessage::AddPolicy(found) = through_bytes(XfrmMessage::AddPolicy(kernels)) else {
+        panic!("another message");
+    };
+    assert!(policy::is_the_same(&found, &wanted));
+    for (what, with) in [
+        ("unique:77", "unique:78"),
+        ("192.0.2.2", "192.0.2.3"),
+        ("ipsec", "prio def+1 ipsec"),
+    ] {
+        assert!(
+            !policy::is_the_same(&found, &written(&TEXT.replace(what, with))),
+            "{with}"
+        );
+    }
+    let mut marked = found.clone();
+    marked.nlas.push(XfrmAttrs::IfId(7));
+    assert!(!policy::is_the_same(&marked, &wanted));
+}

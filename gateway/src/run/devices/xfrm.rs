@@ -40,6 +40,17 @@ impl XfrmInterfaces {
         Ok(index)
     }
 
+    /// The MTU of an existing one of this name.
+    pub(super) fn left_mtu(&self, name: &str, netlink: &mut Netlink) -> io::Result<Option<u32>> {
+        let id = interface_id(name);
+        match netlink.device_kind(name)? {
+            Some((index, kind)) if kind == (DeviceKind::Xfrm { id }) => {
+                Ok(netlink.link_state(index)?.map(|(_, mtu)| mtu))
+            }
+            _ => Ok(None),
+        }
+    }
+
     pub(super) fn set_mtu(
         &mut self,
         number: u32,

@@ -100,7 +100,7 @@ impl KeyExchange {
         inherited: PassedKeyExchange,
     ) -> Self {
         Self {
-            peers: Peers::default(),
+            peers: Peers::after(&inherited.reqids),
             configured,
             waiting: Vec::new(),
             received: HashMap::new(),

@@ -52,6 +52,15 @@ pub(crate) struct Peers {
     on_standby: BTreeSet<ChildId>,
 }
 
+/// Where a pair comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// An IKE SA that is there.
+    Negotiated,
+    /// The gateway before, with the number of its policies: its IKE SA has gone.
+    PassedOn(Option<Reqid>),
+}
+
 /// What to apply, and what is true afterwards.
 pub(crate) struct Change {
     /// For the plane, in this order.
@@ -107,16 +116,15 @@ impl Peers {
     /// Installs a pair of child SAs.
     pub(crate) fn install(&mut self, child: &ChildSa) -> Result<Change, String> {
         let pairs = pairs(&child.local_traffic, &child.remote_traffic)?;
-        self.add(child, pairs, false)
+        self.add(child, pairs, Origin::Negotiated)
     }
 
-    /// Installs a pair for these networks. `is_orphaned`: the IKE SA that negotiated it has gone.
-    pub(super) fn add(
-        &mut self,
-        child: &ChildSa,
-        pairs: Vec<Pair>,
-        is_orphaned: bool,
-    ) -> Result<Change, String> {
+    /// Installs a pair for these networks.
+    fn add(&mut self, child: &ChildSa, pairs: Vec<Pair>, origin: Origin) -> Result<Change, String> {
+        let (is_orphaned, passed_reqid) = match origin {
+            Origin::Negotiated => (false, None),
+            Origin::PassedOn(reqid) => (true, reqid),
+        };
         let mut after = self.peer(&child.connection);
         // A pair that replaces another serves the same policies.
         let is_alike = |other: &&Child| {
@@ -124,7 +132,7 @@ impl Peers {
             is_same && other.protection.ends == (child.local, child.remote)
         };
         let alike = after.children.values().find(is_alike);
-        let known = alike.map(|other| other.protection.reqid);
+        let known = passed_reqid.or(alike.map(|other| other.protection.reqid));
         let device = after.device.as_ref().map(|device| Arc::clone(&device.name));
         let reqid = match device {
             // The policies are those of the closed networks.

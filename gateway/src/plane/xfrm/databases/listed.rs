@@ -9,6 +9,7 @@ use super::served::Served;
 use super::{HeldPolicy, KernelDatabases};
 use ipsec::sa::SaId;
 use netlink_packet_xfrm::XfrmMessage;
+use netlink_packet_xfrm::policy::ModifyMessage;
 use std::io;
 
 impl KernelDatabases {
@@ -18,12 +19,13 @@ impl KernelDatabases {
         if std::mem::replace(&mut self.has_looked, true) {
             return Ok(());
         }
-        for (name, number) in self.listed_policies()? {
+        let left = self.listed_policies(|name, number, left| (name, number, left.clone()))?;
+        for (name, number, left) in left {
             self.free_numbers.remove(&number);
-            let (policy, served) = (None, Served::default());
             let held = HeldPolicy {
-                policy,
-                served,
+                policy: None,
+                left: Some(Box::new(left)),
+                served: Served::default(),
                 number,
             };
             self.policies.insert(name, held);
@@ -34,7 +36,11 @@ impl KernelDatabases {
         Ok(())
     }
 
-    pub(super) fn listed_policies(&mut self) -> io::Result<Vec<(PolicyName, u32)>> {
+    /// What is told of each of this gateway's policies: its name, its number, and the rest.
+    pub(super) fn listed_policies<R>(
+        &mut self,
+        told: impl Fn(PolicyName, u32, &ModifyMessage) -> R,
+    ) -> io::Result<Vec<R>> {
         let everything = ZeroizingMessage::new(policy::everything());
         let answers = self.kernel.list(&everything).map_err(unreadable)?;
         let owner = self.owner;
@@ -43,7 +49,7 @@ impl KernelDatabases {
                 return None;
             };
             let number = owner.number(message.user_policy_info.index)?;
-            Some((PolicyName::read(message)?, number))
+            Some(told(PolicyName::read(message)?, number, message))
         };
         Ok(answers.iter().filter_map(read).collect())
     }

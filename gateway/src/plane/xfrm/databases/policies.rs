@@ -20,6 +20,10 @@ impl KernelDatabases {
         if is_there.is_some_and(|there| there == policy) {
             return Ok(());
         }
+        let mut message = policy::emit_enforced(policy);
+        served.put_into(&mut message);
+        let left = held.and_then(|held| held.left.as_ref());
+        let is_as_left = left.is_some_and(|left| policy::is_the_same(left, &message));
         let number = match held.map(|held| held.number) {
             Some(number) => number,
             None => *self.free_numbers.first().ok_or_else(|| {
@@ -28,10 +32,9 @@ impl KernelDatabases {
                 ))
             })?,
         };
-        let mut message = policy::emit_enforced(policy);
-        served.put_into(&mut message);
         message.user_policy_info.index = self.owner.index(number, policy.direction);
         let outcome = match held {
+            Some(_) if is_as_left => Ok(()),
             Some(_) => self
                 .kernel
                 .change(&ZeroizingMessage::new(XfrmMessage::UpdatePolicy(message))),
@@ -44,6 +47,7 @@ impl KernelDatabases {
         let policy = Some(Arc::clone(policy));
         let held = HeldPolicy {
             policy,
+            left: None,
             served,
             number,
         };

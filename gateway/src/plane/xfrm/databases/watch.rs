@@ -58,8 +58,8 @@ impl KernelDatabases {
     }
 
     fn lost_policies(&mut self) -> io::Result<Vec<PolicyName>> {
-        let there = self.listed_policies()?;
-        let there: HashSet<_> = there.into_iter().map(|(name, _)| name).collect();
+        let there = self.listed_policies(|name, _, _| name)?;
+        let there: HashSet<_> = there.into_iter().collect();
         let ours = self.policies.keys();
         Ok(ours.filter(|name| !there.contains(name)).copied().collect())
     }

@@ -53,6 +53,7 @@ impl KeyExchange {
             sockets: sockets.len(),
             starts: self.earlier_starts + self.starts,
             children: self.peers.pass(&is_carried, counters),
+            reqids: self.peers.pass_reqids(&is_carried),
             told: self.hooks.told(is_carried),
         };
         Ok((passed, sockets))

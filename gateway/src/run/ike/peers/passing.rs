@@ -6,15 +6,47 @@
 
 use super::super::networks::Child;
 use super::super::selectors::pairs;
-use super::{Change, Peers};
-use crate::handover::{PassedChild, PassedCounters};
+use super::{Change, FIRST_REQID, Origin, Peers};
+use crate::handover::{PassedChild, PassedCounters, PassedReqids};
 use ikev2::connection::{ChildLifetime, ChildMode};
 use ikev2::endpoint::{ChildId, ChildSa, Outbound};
 use ikev2::message::payload::Protocol as IkeProtocol;
-use ipsec::sa::{Mode, Protocol, SaId};
+use ipsec::sa::{Mode, Protocol, Reqid, SaId};
 use std::time::Duration;
 
 impl Peers {
+    /// None yet; numbers go on from those of the gateway before.
+    pub(crate) fn after(passed: &PassedReqids) -> Self {
+        let known = passed
+            .closed
+            .iter()
+            .filter(|(.., number)| is_reqid(*number));
+        let closed = known.map(|(peer, child, number)| {
+            let key = (peer.clone(), child.clone());
+            (key, Reqid(*number))
+        });
+        let given = passed.closed.iter().map(|(.., number)| *number);
+        let given = given
+            .chain([passed.last])
+            .filter(|number| is_reqid(*number));
+        Self {
+            closed: closed.collect(),
+            reqids: given.max().map_or(0, |last| last - FIRST_REQID),
+            ..Self::default()
+        }
+    }
+
+    /// The numbers for the next gateway. Those of peers that it does not carry on stay with what it removes.
+    pub(crate) fn pass_reqids(&self, is_carried: impl Fn(&str) -> bool) -> PassedReqids {
+        let closed = self.closed.iter().filter(|((peer, _), _)| is_carried(peer));
+        let closed =
+            closed.map(|((peer, child), Reqid(number))| (peer.clone(), child.clone(), *number));
+        PassedReqids {
+            last: FIRST_REQID + self.reqids,
+            closed: closed.collect(),
+        }
+    }
+
     /// Every pair of these peers whose associations exist. `counters`: those of an association that exists.
     pub(crate) fn pass(
         &self,
@@ -26,6 +58,7 @@ impl Peers {
             Some(PassedChild {
                 child: negotiated(name, id, child),
                 traffic: traffic.collect::<Option<_>>()?,
+                reqid: Some(child.protection.reqid.0),
                 inbound: counters(&child.associations.inbound.id)?,
                 outbound: counters(&child.associations.outbound.id)?,
             })
@@ -41,8 +74,14 @@ impl Peers {
         for (local, remote) in &passed.traffic {
             all.extend(pairs(&[*local], &[*remote])?);
         }
-        self.add(&passed.child, all, true)
+        let reqid = passed.reqid.filter(|number| is_reqid(*number));
+        self.add(&passed.child, all, Origin::PassedOn(reqid.map(Reqid)))
     }
+}
+
+/// Whether a number is one of those that policies of peers have.
+fn is_reqid(number: u32) -> bool {
+    (FIRST_REQID..2 * FIRST_REQID).contains(&number)
 }
 
 /// A pair as it was negotiated, but for its traffic.

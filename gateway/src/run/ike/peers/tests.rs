@@ -1,5 +1,5 @@
 use super::*;
-use crate::handover::{PassedChild, PassedCounters};
+use crate::handover::{PassedChild, PassedCounters, PassedReqids};
 use crate::plane::{Plane, Recorder};
 use crate::run::ike::brief_peers;
 use crate::run::ike::states::States;
@@ -663,7 +663,15 @@ fn a_passed_pair_carries_as_an_orphan_until_a_new_one_takes_its_place() {
     let passed: Vec<PassedChild> = serde_json::from_str(&text).unwrap();
     assert_eq!(passed.len(), 1);
 
-    let mut after = Host::default();
+    let mut after = Host {
+        peers: Peers::after(&before.peers.pass_reqids(|_| true)),
+        ..Host::default()
+    };
+    // What is new in the file comes first, and takes no number of before.
+    after.close(&Connection {
+        children: Vec::new(),
+        ..connection("another")
+    });
     after.close(&connection("office"));
     let change = after.peers.adopt(&passed[0]);
     after.apply(change);
@@ -679,14 +687,7 @@ fn a_passed_pair_carries_as_an_orphan_until_a_new_one_takes_its_place() {
         .into_iter()
         .zip(is.associations.both())
     {
-        let reqid = was.reqid;
-        assert_eq!(
-            *was,
-            SaConfig {
-                reqid,
-                ..is.clone()
-            }
-        );
+        assert_eq!(was, is);
     }
     let new = after.snapshot();
     for (id, counters) in [
@@ -709,4 +710,69 @@ fn a_passed_pair_carries_as_an_orphan_until_a_new_one_takes_its_place() {
     );
     after.use_outbound(2);
     assert_eq!(after.carrier(), Some(0x2002));
+}
+
+/// The numbers of closed networks and of pairs, by name.
+fn reqids(host: &Host) -> BTreeMap<String, Vec<u32>> {
+    let mut all = BTreeMap::<_, Vec<u32>>::new();
+    for (name, peer) in &host.peers.all {
+        let closed = peer.networks.iter().map(|network| network.closed.reqid.0);
+        let open = peer.children.values().map(|child| child.protection.reqid.0);
+        all.insert(name.clone(), closed.chain(open).collect());
+    }
+    all
+}
+
+fn other_networks(name: &str) -> Connection {
+    let mut connection = connection(name);
+    connection.children = vec![Configured::new(
+        name,
+        vec![ours()],
+        vec![range("10.3.0.0", "10.3.255.255")],
+        true,
+    )];
+    connection
+}
+
+#[test]
+fn numbers_of_policies_go_on_where_peers_do_and_are_given_to_no_others() {
+    let mut before = Host::default();
+    before.close(&connection("office"));
+    before.close(&other_networks("site"));
+    before.install(&child(1, "office"));
+    let old = reqids(&before);
+
+    let is_carried = |name: &str| name == "site";
+    let mut after = Host {
+        peers: Peers::after(&before.peers.pass_reqids(is_carried)),
+        ..Host::default()
+    };
+    after.close(&connection("office"));
+    after.close(&other_networks("site"));
+    let new = reqids(&after);
+    assert_eq!(new["site"], old["site"]);
+    let used: Vec<_> = old.values().flatten().collect();
+    assert!(
+        new["office"].iter().all(|number| !used.contains(&number)),
+        "{new:?} after {old:?}: associations of the peer that changed may still be in the kernel"
+    );
+}
+
+#[test]
+fn numbers_that_no_policy_of_a_peer_has_are_not_taken_over() {
+    let mut passed = PassedReqids {
+        last: 7,
+        closed: vec![("office".to_owned(), "office".to_owned(), 5)],
+    };
+    let number = |passed: &PassedReqids| {
+        let mut host = Host {
+            peers: Peers::after(passed),
+            ..Host::default()
+        };
+        host.close(&connection("office"));
+        reqids(&host)["office"][0]
+    };
+    assert_eq!(number(&passed), FIRST_REQID + 1);
+    passed.last = u32::MAX;
+    assert_eq!(number(&passed), FIRST_REQID + 1);
 }
