@@ -9,8 +9,9 @@ const PURPOSE: &[u8] = b"esplanade: a configured peer";
 
 impl ConfiguredPeer {
     /// Equal for peers that differ in hooks alone, and otherwise for no others: names, networks, proposals, secrets,
-    /// trusted roots. None, which equals nothing, if it cannot be made. The caller must allocate in memory for keys.
-    pub(crate) fn fingerprint(&self) -> Option<[u8; 32]> {
+    /// trusted roots, and whether the kernel's own IPsec serves them. None, which equals nothing, if it cannot be made.
+    /// The caller must allocate in memory for keys.
+    pub(crate) fn fingerprint(&self, by_kernel: bool) -> Option<[u8; 32]> {
         let mut peer = self.clone();
         // Numbers of secrets depend on the other peers.
         peer.renumber(0);
@@ -33,6 +34,9 @@ impl ConfiguredPeer {
                     part(file);
                 }
             }
+        }
+        if by_kernel {
+            part(b"kernel");
         }
         Some(keyed_hash(PURPOSE, &all))
     }

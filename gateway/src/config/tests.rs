@@ -163,7 +163,12 @@ fn ten_lines_are_a_tunnel() {
 #[test]
 fn a_fingerprint_differs_with_all_that_is_configured_about_a_peer_but_hooks_and_other_peers() {
     let folder = Folder::new();
-    let of = |text: &str, place: usize| folder.good(text).peers[place].fingerprint().unwrap();
+    let of = |text: &str, place: usize| {
+        let peer = &folder.good(text).peers[place];
+        let [user, kernel] = [false, true].map(|by_kernel| peer.fingerprint(by_kernel).unwrap());
+        assert_ne!(user, kernel, "what one plane carries is not the other's");
+        user
+    };
     let base = of(PEER, 0);
     let another = PEER.replace("office", "other").replace("10.2.", "10.3.");
     let another = another.replace("b.example.org", "c.example.org");

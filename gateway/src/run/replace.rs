@@ -39,13 +39,18 @@ pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     }
     let path = control::path(options.control.clone());
     let ask = |request: &Request| Client::connect(&path).and_then(|client| client.ask(request));
-    match ask(&Request::Status).map_err(|error| unanswered(&path, error))? {
-        Answer::Status(old) => keeps_place(&old, &prepared.site)?,
+    let old = match ask(&Request::Status).map_err(|error| unanswered(&path, error))? {
+        Answer::Status(old) => old,
         Answer::Refused(why) => return Err(kept(why)),
         _ => return Err(kept("its answer is not valid")),
+    };
+    keeps_place(&old, &prepared.site)?;
+    let change = change_of_plane(&old, prepared.plane.by_kernel);
+    if let Some(change) = change.as_ref().filter(|_| has_peers(&prepared)) {
+        println!("esplanade: {change}");
     }
     // The answer has the keys of child SAs.
-    let left = memory::with_keys(|| leave(&path, &prepared));
+    let left = memory::with_keys(|| leave(&path, &prepared, change.is_none()));
     match left.map_err(Failure::new)? {
         (Answer::Left(passed), descriptors) => {
             let inheritance = Inheritance::of(passed, descriptors);
@@ -56,22 +61,52 @@ pub(crate) fn restart(options: &RunOptions) -> Result<(), Failure> {
     }
 }
 
-/// Asks the gateway to leave. A gateway of an earlier version passes on nothing of key exchange.
-fn leave(path: &Path, prepared: &Prepared) -> Result<(Answer, Vec<OwnedFd>), NoAnswer> {
+/// Asks the gateway to leave. A gateway of an earlier version passes on nothing of key exchange, and a gateway of the
+/// other plane (`is_same_plane`: false) has nothing that could go on here.
+fn leave(
+    path: &Path,
+    prepared: &Prepared,
+    is_same_plane: bool,
+) -> Result<(Answer, Vec<OwnedFd>), NoAnswer> {
     let ask =
         |request: &Request| Client::connect(path).and_then(|client| client.ask_to_leave(request));
-    let peers = prepared
-        .peers
-        .as_ref()
-        .filter(|_| !prepared.plane.by_kernel);
+    let peers = prepared.peers.as_ref().filter(|_| is_same_plane);
     let Some(peers) = peers else {
         return ask(&Request::Leave);
     };
-    let named = |peer: &ConfiguredPeer| Some((peer.connection.name.clone(), peer.fingerprint()?));
+    let by_kernel = prepared.plane.by_kernel;
+    let named = |peer: &ConfiguredPeer| {
+        let fingerprint = peer.fingerprint(by_kernel)?;
+        Some((peer.connection.name.clone(), fingerprint))
+    };
     match ask(&Request::LeaveTo(peers.iter().filter_map(named).collect()))? {
         (Answer::Refused(why), _) if why.starts_with(UNKNOWN_REQUEST) => ask(&Request::Leave),
         answer => Ok(answer),
     }
+}
+
+fn has_peers(prepared: &Prepared) -> bool {
+    prepared
+        .peers
+        .as_ref()
+        .is_some_and(|peers| !peers.is_empty())
+}
+
+/// What a restart means for peers where it leads from one plane to the other; none where it does not. A gateway of a
+/// version without planes says nothing of its own.
+fn change_of_plane(old: &Status, by_kernel: bool) -> Option<String> {
+    let was_by_kernel = old.plane == "kernel";
+    let name = |by_kernel| if by_kernel { "kernel" } else { "user" };
+    (was_by_kernel != by_kernel).then(|| {
+        format!(
+            "this restart leads from the {} plane to the {} plane: what was negotiated with peers cannot go on there. \
+             Each peer gets a Delete, and is negotiated anew; until then its networks are closed. `--plane {}` passes \
+             it on",
+            name(was_by_kernel),
+            name(by_kernel),
+            name(was_by_kernel),
+        )
+    })
 }
 
 fn unanswered(path: &Path, error: NoAnswer) -> Failure {
@@ -123,6 +158,22 @@ fn keeps_place(old: &Status, site: &Site) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::routes::DEFAULT_MARK;
+
+    #[test]
+    fn a_restart_to_the_other_plane_says_what_it_means_for_peers() {
+        let on = |plane: &str| Status {
+            plane: plane.to_owned(),
+            ..Status::default()
+        };
+        for (before, by_kernel) in [("user", false), ("", false), ("kernel", true)] {
+            assert_eq!(change_of_plane(&on(before), by_kernel), None, "{before}");
+        }
+        for (before, by_kernel, option) in [("user", true, "user"), ("kernel", false, "kernel")] {
+            let told = change_of_plane(&on(before), by_kernel).unwrap();
+            let named = told.contains("Delete") && told.contains(&format!("`--plane {option}`"));
+            assert!(named, "{told}");
+        }
+    }
 
     #[test]
     fn another_device_table_or_mark_is_refused_before_anything_stops() {

@@ -15,6 +15,7 @@ mod counters;
 mod errors;
 mod listed;
 mod moving;
+mod passed_on;
 mod policies;
 mod served;
 mod watch;
@@ -52,6 +53,8 @@ pub(crate) struct KernelDatabases {
     free_numbers: BTreeSet<u32>,
     /// Associations that an earlier gateway of this site has left, and that none of this one's has taken over.
     left: HashSet<SaId>,
+    /// Associations that it has passed on, and that were in the kernel when it was asked.
+    passed_on: HashSet<SaId>,
     /// Whether it is known what is left.
     has_looked: bool,
     carried: Carried,
@@ -104,6 +107,7 @@ impl KernelDatabases {
             policies: HashMap::new(),
             free_numbers: (0..MAX_POLICIES).collect(),
             left: HashSet::new(),
+            passed_on: HashSet::new(),
             has_looked: false,
             carried: Carried::default(),
             local: Vec::new(),
@@ -255,8 +259,14 @@ impl KernelDatabases {
                 return Ok(());
             }
             self.remove_sa(&id)?;
-        } else if self.takes_over(sa)? {
-            return Ok(());
+        } else {
+            let was_there = self.passed_on.remove(&id);
+            if self.takes_over(sa)? {
+                return Ok(());
+            }
+            if was_there {
+                Self::go_on_behind(sa);
+            }
         }
         self.add_from(sa, sa.state.saved())
     }

@@ -64,6 +64,26 @@ impl Host {
         }
     }
 
+    /// Looks at what the gateway before has left in the kernel.
+    pub(in crate::run) fn look_at_what_is_left(&mut self) -> io::Result<()> {
+        let addresses = self.outside.netlink.addresses()?;
+        match &mut self.kernel_plane {
+            Some(plane) => plane.databases.begin(&addresses),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the kernel's association is not the one that the gateway before has passed on; none if it is.
+    pub(in crate::run) fn why_not_passed_on(
+        &mut self,
+        sa: &Sa,
+    ) -> io::Result<Option<&'static str>> {
+        match &mut self.kernel_plane {
+            Some(plane) => plane.databases.why_not_passed_on(sa),
+            None => Ok(None),
+        }
+    }
+
     /// Removes the rules that keep native ESP from the kernel where packet rings receive it.
     pub(super) fn end_ring_bypass(&mut self) -> io::Result<()> {
         self.installed.install_ring_bypass(&Rings::default())

@@ -6,6 +6,7 @@
 //!   plane ── packets without an association, limits, first packets ─────────────────────────┘
 //! ```
 
+mod adopting;
 mod answers;
 mod hooks;
 mod status;
@@ -56,14 +57,6 @@ impl Gateway {
         outcome = outcome.and(self.apply_together(&mut ike, together));
         self.ike = Some(ike);
         outcome.map_err(Failure::new)
-    }
-
-    /// Takes over the child SAs of the gateway before, while no packet is read yet.
-    pub(super) fn adopt_children(&mut self) {
-        let passed = self.ike.as_mut().map(KeyExchange::take_inherited);
-        let asked = passed.unwrap_or_default().into_iter();
-        let asked: Vec<_> = asked.map(|one| Asked::Adopt(Box::new(one))).collect();
-        self.change_as_asked(&asked);
     }
 
     /// Makes the devices of these peers, and leaves those of others to be removed once no route leads to them.

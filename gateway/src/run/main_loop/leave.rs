@@ -16,12 +16,11 @@ impl Gateway {
         }
         println!("esplanade: replaced by another process, stopping");
         self.is_replaced = true;
+        let by_kernel = self.chosen_plane.by_kernel;
         let ike = self.ike.as_ref();
-        // The kernel's own IPsec keeps no numbers of them.
-        let ike = ike.filter(|_| !self.chosen_plane.by_kernel);
         self.carried = ike
             .zip(peers)
-            .map(|(ike, peers)| memory::with_keys(|| ike.alike(peers)));
+            .map(|(ike, peers)| memory::with_keys(|| ike.alike(peers, by_kernel)));
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::super::policy::PolicyName;
 use super::KernelDatabases;
 use super::compare::sa_of;
 use ipsec::database::Snapshot;
-use ipsec::sa::SaId;
+use ipsec::sa::{Sa, SaId};
 use std::collections::HashSet;
 use std::io;
 
@@ -38,14 +38,19 @@ impl KernelDatabases {
             let Some(held) = self.sas.remove(&id) else {
                 continue;
             };
-            let (config, state) = (&held.sa.config, &held.sa.state);
-            let kept = state.saved();
-            if kept.sent > 0 {
-                let behind = kept.sent.saturating_add(MAX_NUMBERS_SINCE_READ);
-                state.raise(config, behind.min(config.last_number()), kept.edge);
-            }
+            Self::go_on_behind(&held.sa);
         }
         self.put_again(snapshot)
+    }
+
+    /// Has an association that the kernel has lost go on behind every number that it may have used.
+    pub(super) fn go_on_behind(sa: &Sa) {
+        let (config, state) = (&sa.config, &sa.state);
+        let kept = state.saved();
+        if kept.sent > 0 {
+            let behind = kept.sent.saturating_add(MAX_NUMBERS_SINCE_READ);
+            state.raise(config, behind.min(config.last_number()), kept.edge);
+        }
     }
 
     /// One whose life is over has been removed by the kernel itself.

@@ -30,12 +30,12 @@ impl KeyExchange {
         self.peers.orphan();
     }
 
-    /// The peers of these fingerprints about which the same is configured here.
-    pub(crate) fn alike(&self, peers: Vec<(String, [u8; 32])>) -> HashSet<String> {
+    /// The peers of these fingerprints about which the same is configured here, on the same plane.
+    pub(crate) fn alike(&self, peers: Vec<(String, [u8; 32])>, by_kernel: bool) -> HashSet<String> {
         let theirs: HashMap<_, _> = peers.into_iter().collect();
         let is_alike = |peer: &&ConfiguredPeer| {
             let theirs = theirs.get(&peer.connection.name);
-            theirs.is_some() && theirs == peer.fingerprint().as_ref()
+            theirs.is_some() && theirs == peer.fingerprint(by_kernel).as_ref()
         };
         let alike = self.configured.iter().filter(is_alike);
         alike.map(|peer| peer.connection.name.clone()).collect()
