@@ -301,21 +301,25 @@ def one_that_hangs_at_the_end_does_not_keep_the_gateway():
 
 
 def a_replaced_gateway_tells_nothing_and_the_next_one_tells_down():
-    """Its child SAs carry on. A peer that is configured otherwise goes down, and up again."""
     with Sites("hk") as sites, Place() as place:
         left, _ = start_left(sites, place.keys())
-        place.wait("up")
-        left.replace()
-        left.wait("up")
-        until(lambda: len(left.peer()["children"]) == 1, lambda: f"orphans stay: {left.peer()}")
-        place.wait("up")
-        with open(left.setkey, "a") as file:
-            file.write('dpd = "77s"\n')
-        left.replace()
-        left.wait("up")
-        place.wait("up", "down", "up")
-        left.stop()
-        place.wait("up", "down", "up", "down")
+        told_over_restarts(left, place)
+
+
+def told_over_restarts(left, place):
+    """Its child SAs carry on. A peer that is configured otherwise goes down, and up again."""
+    place.wait("up")
+    left.replace()
+    left.wait("up")
+    until(lambda: len(left.peer()["children"]) == 1, lambda: f"orphans stay: {left.peer()}")
+    place.wait("up")
+    with open(left.setkey, "a") as file:
+        file.write('dpd = "77s"\n')
+    left.replace()
+    left.wait("up")
+    place.wait("up", "down", "up")
+    left.stop()
+    place.wait("up", "down", "up", "down")
 
 
 def the_device_of_a_peer_is_told():

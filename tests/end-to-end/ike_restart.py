@@ -3,7 +3,7 @@
 import time
 
 from fail_closed import in_clear
-from ike import NAMES, bring_first_peer, config, ike_ports, of_one_family, start, start_by_hand
+from ike import NAMES, Keyed, bring_first_peer, config, ike_ports, of_one_family, start, start_by_hand
 from ike_routes import peer as routed
 from live_change import Stream
 from network.expect import expect
@@ -59,39 +59,50 @@ def by_turns(text, rounds=3):
             expect(sites.ping(4) == sites.ping(6) == 3, "no ping through the tunnel")
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
-            for replaced, other in rounds * ((right, left), (left, right)):
-                before = spis(replaced)
-                replaced.replace()
-                expect(before <= spis(replaced), f"of {before} the new process has {replaced.peer()}:\n"
-                                                 f"{replaced.words()}")
-                for gateway in (replaced, other):
-                    gateway.wait("up")
-                let_orphans_go(left, right)
-                expect(not spis(replaced) & before, f"{spis(replaced)} after {before}")
+            turns(left, right, rounds)
             return carried_on(streams, wire, 2 * rounds)
     return test
 
 
+def turns(left, right, rounds, replace=Keyed.replace):
+    """Each begins anew when it has been replaced, also the right one, which is configured to wait."""
+    for replaced in rounds * (right, left):
+        before = spis(replaced)
+        replace(replaced)
+        expect(before <= spis(replaced), f"of {before} the new process has {replaced.peer()}:\n{replaced.words()}")
+        begun_anew(left, right)
+        expect(not spis(replaced) & before, f"{spis(replaced)} after {before}")
+
+
+def begun_anew(*gateways):
+    for gateway in gateways:
+        gateway.wait("up")
+    let_orphans_go(*gateways)
+
+
+def changed(left, right, change):
+    """A line more in the right one's file, before it is replaced: the other side is told, so that it begins anew at
+    once."""
+    before = spis(right)
+    right.replace()
+    expect(before <= spis(right), "the control failed: not taken over without a change")
+    begun_anew(left, right)
+    before = spis(left)
+    with open(right.setkey, "a") as file:
+        file.write(change)
+    right.replace()
+    expect(not spis(right) & before, f"taken over although its configuration has changed: {right.peer()}")
+    for gateway in (left, right):
+        gateway.wait("up")
+    expect(not spis(left) & before, f"the other side still has {before}: {left.words()}")
+
+
 def a_changed_peer_is_negotiated_again():
-    """The other side is told, so that it begins anew at once."""
     with Sites("is") as sites:
         wire = sites.listen(sites.wire, "right")
         left, right = started(sites, in_policy_mode())
         for change in CHANGES:
-            before = spis(right)
-            right.replace()
-            expect(before <= spis(right), "the control failed: not taken over without a change")
-            for gateway in (left, right):
-                gateway.wait("up")
-            let_orphans_go(left, right)
-            before = spis(left)
-            with open(right.setkey, "a") as file:
-                file.write(change)
-            right.replace()
-            expect(not spis(right) & before, f"taken over although its configuration has changed: {right.peer()}")
-            for gateway in (left, right):
-                gateway.wait("up")
-            expect(not spis(left) & before, f"the other side still has {before}: {left.words()}")
+            changed(left, right, change)
         wire.clear()
         expect(sites.ping(4) == 3 and not in_clear(wire.settle()), "in clear, or no ping")
 
