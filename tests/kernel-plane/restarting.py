@@ -261,9 +261,9 @@ def hooks_are_told_nothing():
 
 CASES = {
     "IKE, restarts by turns, native": by_turns(in_policy_mode(), ESP),
-    "IKE, restarts by turns, in UDP": by_turns(in_policy_mode(UDP_ALONE), UDP),
 }
 LONG = {
+    "IKE, restarts by turns, in UDP": by_turns(in_policy_mode(UDP_ALONE), UDP),
     "IKE, restarts by turns, mode route, native": by_turns(in_route_mode(), ESP),
     "IKE, restarts by turns, mode route, in UDP": by_turns(in_route_mode(UDP_ALONE), UDP),
     "IKE, a restart with a changed peer negotiates it anew": a_changed_peer,
