@@ -13,8 +13,8 @@ TESTS = os.path.dirname(HERE)
 sys.path[:0] = [HERE, os.path.join(TESTS, "end-to-end"), TESTS]
 
 # The last of them takes modules out of the kernel.
-MODULES = ["readme_tunnel", "shapes", "listed", "closed", "refusing", "ends", "keyed", "restarting", "devices", "changes",
-           "samples", "moving", "extensions", "choice"]
+MODULES = ["readme_tunnel", "shapes", "listed", "closed", "refusing", "ends", "keyed", "restarting", "devices",
+           "changes", "samples", "moving", "extensions", "choice"]
 
 
 def main():

@@ -15,6 +15,7 @@ from keyed import UDP_ALONE, start_both
 from keyed import start as start_keyed
 from live_change import Stream
 from network.expect import Unmet, expect
+from network.holding_back import IKE_SA_INIT, held_back
 from network.timeout import slowed
 from network.wire import ESP, UDP, Packet
 from planes import STAND_IN, PlaneSites, counted_by_the_kernel, seen_without_a_tunnel, states, words
@@ -84,10 +85,11 @@ def gaps(stream):
 
 
 def replaced_without_a_change(gateway):
-    """Nothing of the kernel's associations and policies is touched, as its own notifications show."""
+    """Nothing of the kernel's associations and policies is touched before it begins anew, as the kernel's notifications
+    show."""
     if STAND_IN:
         return gateway.replace()
-    with told_by_the_kernel(gateway) as told:
+    with told_by_the_kernel(gateway) as told, held_back(gateway.host, IKE_SA_INIT):
         before = gateway.host.sh("ip -d link show type xfrm")
         gateway.replace()
         expect(gateway.peer()["state"] == "orphaned", f"{gateway.peer()}\n{gateway.words()}")

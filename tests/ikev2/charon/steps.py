@@ -6,6 +6,7 @@ import time
 from bench import until
 from dissected import dissected
 from network.expect import expect
+from network.holding_back import IKE_AUTH, held_back
 from network.timeout import slowed
 
 # Seconds for an exchange of SAs, for a collision to settle, and for a dead peer to be noticed.
@@ -19,17 +20,6 @@ FLOW_SECONDS, BEGINNING_SECONDS, REPLACED_SECONDS = 1.5, 5, 5
 REPLACED_LOSS_SHARE = 0.05
 # How often both ends begin at the same moment; after so long the left end waits for an answer to IKE_AUTH.
 BEGINNINGS, BEGINNING_GAP_SECONDS = 4, 0.3
-# IKE_AUTH is exchange 35; its request has the flag of the initiator (0x08) and not that of a response (0x20).
-KEEP_AUTH_BACK = """nft -f - <<'END'
-table inet keep_back {
-  chain out {
-    type filter hook output priority 0;
-    udp dport 500 @th,208,8 35 @th,216,8 & 0x28 == 0x08 drop
-    udp dport 4500 @th,64,32 0 @th,240,8 35 @th,248,8 & 0x28 == 0x08 drop
-  }
-}
-END"""
-
 
 
 class Flow:
@@ -159,14 +149,13 @@ def begin(bench, case):
     for number in range(BEGINNINGS):
         bench.left.terminate()
         until(lambda: not bench.left.is_up() and not bench.right.is_up(), "an end is still up", EXCHANGE_TIMEOUT)
-        bench.sites.left.sh(KEEP_AUTH_BACK)
         beginning = threading.Thread(target=bench.left.initiate)
-        beginning.start()
-        time.sleep(BEGINNING_GAP_SECONDS)
-        answer = bench.right.initiate()
-        expect(answer is None, f"beginning {number}: {answer}")
-        before = established(bench)
-        bench.sites.left.sh("nft delete table inet keep_back")
+        with held_back(bench.sites.left, IKE_AUTH):
+            beginning.start()
+            time.sleep(BEGINNING_GAP_SECONDS)
+            answer = bench.right.initiate()
+            expect(answer is None, f"beginning {number}: {answer}")
+            before = established(bench)
         beginning.join()
         until(lambda: established(bench) - before, "the left end's IKE SA does not come up", DEAD_TIMEOUT)
         dropped += not before & established(bench)
