@@ -230,9 +230,11 @@ impl Endpoint {
         self.with(by, now, random, |sa, cx| child::left::take(sa, cx, left));
     }
 
-    /// An IKE SA goes on with the children of the one that it replaces.
+    /// An IKE SA goes on with the children of the one that it replaces. One that is being deleted, or that only answers
+    /// its last request again, has no end of its own any more that would take them away: they end at once.
     fn inherit(&mut self, to: IkeSpi, inherited: Inherited, now: Duration, random: Random<'_>) {
-        if self.sas.contains_key(&to) {
+        let heir = self.sas.get(&to).and_then(|sa| sa.established());
+        if heir.is_some() {
             self.with(to, now, random, |sa, cx| rekey::inherit(sa, cx, inherited));
         } else {
             let mut cx = Context {
