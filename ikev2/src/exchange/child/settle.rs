@@ -94,9 +94,12 @@ pub(crate) fn carry(sa: &mut IkeSa, id: ChildId) {
     }
 }
 
-/// Outbound traffic moves to this pair, from the others of its kin.
+/// Outbound traffic moves to this pair, from the others of its kin; not to one that the data plane has removed already,
+/// and that is remembered until both ends have deleted it.
 pub(super) fn move_to(sa: &mut IkeSa, cx: &mut Context<'_>, id: ChildId) {
-    let Some(pair) = sa.child_mut(id) else { return };
+    let Some(pair) = sa.child_mut(id).filter(|pair| !pair.is_removed) else {
+        return;
+    };
     if !pair.advance(Happening::MovedTo) {
         return;
     }
@@ -132,7 +135,8 @@ pub(crate) fn carry_all(sa: &mut IkeSa, cx: &mut Context<'_>) {
     let families: BTreeSet<_> = sa.children.iter().map(|pair| pair.family).collect();
     for family in families {
         let alive = sa.children.iter();
-        let alive = alive.filter(|pair| pair.family == family && pair.stage.is_alive());
+        let alive =
+            alive.filter(|pair| pair.family == family && pair.stage.is_alive() && !pair.is_removed);
         let alive: Vec<_> = alive.collect();
         if alive.iter().any(|pair| pair.stage == Stage::Current) {
             continue;
