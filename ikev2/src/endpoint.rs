@@ -16,7 +16,7 @@ use crate::{
     cookie::Cookies,
     exchange::{Context, Shared, first_child_installed, forget_handles},
     groups::Random,
-    ike_sa::IkeSa,
+    ike_sa::{IkeSa, Wanted},
     message::IkeSpi,
     work::Done,
 };
@@ -101,7 +101,7 @@ impl Endpoint {
             Input::Timer => {}
             Input::Up { connection } => self.up(connection, now),
             Input::Recover { connection, remote } => {
-                self.begin(connection, remote, now, random);
+                self.begin(connection, remote, Wanted::default(), now, random);
             }
             Input::Down { connection } => self.down(connection, now, random),
             Input::Rekey { connection, ike } => self.rekey(connection, ike, now, random),

@@ -59,7 +59,7 @@ impl Path {
 
     /// RFC 7296 2.23: the side behind a NAT keeps its mapping open by keepalives. So does a side that is told to use
     /// ESP in UDP without one: there a firewall may be what forgets.
-    pub fn is_kept_alive_here(&self) -> bool {
+    pub fn sends_keepalives(&self) -> bool {
         self.nat_local || self.is_forced
     }
 
@@ -173,7 +173,7 @@ mod tests {
         other.detect(SPIS, &notified(&hashes));
         assert_eq!((other.nat_remote, other.nat_local), (true, false));
         assert_eq!(other.encapsulation(), Some((500, 1024)));
-        assert!(!other.is_kept_alive_here());
+        assert!(!other.sends_keepalives());
 
         let mut other = swapped(path());
         other.local = "10.0.0.1:500".parse().unwrap();
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((other.nat_remote, other.nat_local), (false, true));
         other.float();
         assert_eq!(other.encapsulation(), Some((4500, 4500)));
-        assert!(other.is_kept_alive_here());
+        assert!(other.sends_keepalives());
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         other.detect(SPIS, &notified(&hashes));
         assert_eq!((other.nat_remote, other.nat_local), (true, false));
         assert_eq!(
-            (forced.is_kept_alive_here(), other.is_kept_alive_here()),
+            (forced.sends_keepalives(), other.sends_keepalives()),
             (true, false)
         );
     }

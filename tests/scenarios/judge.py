@@ -292,10 +292,10 @@ def reasons(situation, drops):
     return [] if drops == due else [f"gateway: counted {words(drops)} where {words(due)} was due"]
 
 
-def differences(situation, ours, theirs, kind):
-    """Both subjects deliver the same, bit for bit, but where the scenario says why they differ."""
+def differences(situation, by_gateway, by_other, kind):
+    """The gateway and the subject of this kind deliver the same, bit for bit, but where the scenario says why they differ."""
     for packet in situation.packets:
-        left, right = (comparable(packet, seen[packet.number]) for seen in (ours, theirs))
+        left, right = (comparable(packet, seen[packet.number]) for seen in (by_gateway, by_other))
         reason = packet.reason(kind)
         if left != right and not reason:
             yield f"{packet.name}: they differ: gateway {left or 'nothing'}, {kind} {right or 'nothing'}"

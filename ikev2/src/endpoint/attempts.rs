@@ -143,22 +143,12 @@ impl Endpoint {
         let port = record.connection.remote_port;
         if let Some(remote) = record.address() {
             let remote = SocketAddr::new(remote, port);
-            self.begin_with(name, remote, wanted, now, random);
+            self.begin(name, remote, wanted, now, random);
         }
     }
 
     /// Begins once with the peer at this address, unless it is up, on the way or taken down.
     pub(super) fn begin(
-        &mut self,
-        name: &str,
-        remote: SocketAddr,
-        now: Duration,
-        random: Random<'_>,
-    ) {
-        self.begin_with(name, remote, Wanted::default(), now, random);
-    }
-
-    fn begin_with(
         &mut self,
         name: &str,
         remote: SocketAddr,

@@ -13,7 +13,7 @@ use crate::{
 use ipsec::suite::Secret;
 use std::{
     collections::{HashMap as Map, VecDeque},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
 mod failures;
@@ -64,6 +64,20 @@ struct Packet {
 
 /// What the network does with a packet: it may change it, or take it away.
 type Path<'a> = &'a mut dyn FnMut(Packet) -> Option<Packet>;
+
+/// The outside of the NAT in front of the left host.
+const OUTSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+
+/// What a NAT in front of `inside` makes of a packet: ports are higher by `offset` outside.
+fn behind_nat(inside: IpAddr, mut packet: Packet, offset: u16) -> Option<Packet> {
+    if packet.from.ip() == inside {
+        packet.from = SocketAddr::new(OUTSIDE, packet.from.port() + offset);
+    } else {
+        assert_eq!(packet.to.ip(), OUTSIDE);
+        packet.to = SocketAddr::new(inside, packet.to.port() - offset);
+    }
+    Some(packet)
+}
 
 impl Host {
     fn new(address: &str, settings: Settings) -> Self {

@@ -96,7 +96,7 @@ impl IkeSa {
             local: peer.local.ip(),
             remote: peer.remote.ip(),
             encapsulation,
-            sends_keepalives: self.path.is_kept_alive_here(),
+            sends_keepalives: self.path.sends_keepalives(),
             local_traffic: pair.local_traffic,
             remote_traffic: pair.remote_traffic,
             lifetime,

@@ -175,17 +175,12 @@ fn a_nat_in_front_of_the_initiator_moves_both_to_port_4500_and_esp_into_udp() {
     right.remote.clear();
     pair.configure(left, right);
     let inside = pair.left.address;
-    let outside: IpAddr = "203.0.113.9".parse().unwrap();
     let mut ports = Vec::new();
-    pair.settle_over(&mut |mut packet| {
+    pair.settle_over(&mut |packet| {
         if packet.from.ip() == inside {
             ports.push(packet.to.port());
-            packet.from = SocketAddr::new(outside, packet.from.port() + 10_000);
-        } else {
-            assert_eq!(packet.to.ip(), outside);
-            packet.to = SocketAddr::new(inside, packet.to.port() - 10_000);
         }
-        Some(packet)
+        behind_nat(inside, packet, 10_000)
     });
     pair.assert_agreed(1);
     assert_eq!(ports, [500, 4500]);
@@ -195,7 +190,7 @@ fn a_nat_in_front_of_the_initiator_moves_both_to_port_4500_and_esp_into_udp() {
     let right = pair.right.installed.values().next().unwrap();
     assert_eq!(right.encapsulation, Some((4500, 14500)));
     assert!(!right.sends_keepalives);
-    assert_eq!(right.remote, outside);
+    assert_eq!(right.remote, OUTSIDE);
     let report = &pair.right.reports(pair.now)[0].ike[0];
     assert_eq!(report.nat, (false, true));
 }

@@ -198,17 +198,6 @@ fn a_child_that_a_peer_does_not_bring_up_again_is_closed_after_a_while() {
     );
 }
 
-/// What a NAT in front of `inside` makes of a packet.
-fn translated(inside: IpAddr, mut packet: Packet, offset: u16) -> Option<Packet> {
-    if packet.from.ip() == inside {
-        let outside = "203.0.113.9".parse().unwrap();
-        packet.from = SocketAddr::new(outside, packet.from.port() + offset);
-    } else {
-        packet.to = SocketAddr::new(inside, packet.to.port() - offset);
-    }
-    Some(packet)
-}
-
 #[test]
 fn a_peer_behind_a_nat_is_called_by_the_mapping_that_it_has() {
     let mut pair = Pair::new();
@@ -218,13 +207,13 @@ fn a_peer_behind_a_nat_is_called_by_the_mapping_that_it_has() {
     let inside = pair.left.address;
     let mut ports = Vec::new();
     let until = |pair: &Pair, seconds| pair.now + Duration::from_secs(seconds);
-    pair.settle_over(&mut |packet| translated(inside, packet, 10_000));
+    pair.settle_over(&mut |packet| behind_nat(inside, packet, 10_000));
     start_again(&mut pair.right, pair.now, &|_| {});
-    recover(&mut pair, "203.0.113.9:14500");
+    recover(&mut pair, &format!("{OUTSIDE}:14500"));
     let end = until(&pair, 8);
     pair.run_until(end, &mut |packet| {
         ports.push((packet.from.port(), packet.to.port()));
-        translated(inside, packet, 10_000)
+        behind_nat(inside, packet, 10_000)
     });
     pair.assert_agreed(1);
     let is_mapped = |ports: &(u16, u16)| [(4500, 14_500), (4500, 4500)].contains(ports);
@@ -243,7 +232,7 @@ fn a_peer_behind_a_nat_is_followed_and_a_liar_is_not() {
     right.dpd = None;
     pair.configure(left, right);
     let inside = pair.left.address;
-    let translate = |packet, offset| translated(inside, packet, offset);
+    let translate = |packet, offset| behind_nat(inside, packet, offset);
     let mut offset = 10_000;
     pair.settle_over(&mut |packet| translate(packet, offset));
     let remote = |pair: &Pair| pair.right.reports(pair.now)[0].ike[0].remote.port();

@@ -20,11 +20,11 @@ fn range(first: &str, last: &str) -> Traffic {
     Traffic::of(AddressRange::new(first.parse().unwrap(), last.parse().unwrap()).unwrap())
 }
 
-fn ours() -> Traffic {
+fn local_traffic() -> Traffic {
     range("10.1.0.0", "10.1.255.255")
 }
 
-fn theirs() -> Traffic {
+fn remote_traffic() -> Traffic {
     range("10.2.0.0", "10.2.255.255")
 }
 
@@ -41,7 +41,12 @@ fn connection(name: &str) -> Connection {
     );
     connection.local = vec!["192.0.2.1".parse().unwrap()];
     connection.remote = vec!["192.0.2.2".parse().unwrap()];
-    connection.children = vec![Configured::new(name, vec![ours()], vec![theirs()], true)];
+    connection.children = vec![Configured::new(
+        name,
+        vec![local_traffic()],
+        vec![remote_traffic()],
+        true,
+    )];
     connection
 }
 
@@ -69,8 +74,8 @@ fn child(id: u64, connection: &str) -> ChildSa {
         remote: "192.0.2.2".parse().unwrap(),
         encapsulation: Some((4500, 61000)),
         sends_keepalives: true,
-        local_traffic: vec![ours()],
-        remote_traffic: vec![theirs()],
+        local_traffic: vec![local_traffic()],
+        remote_traffic: vec![remote_traffic()],
         lifetime: ChildLifetime::default(),
         outbound_state: Outbound::Active,
         replaces: None,
@@ -727,7 +732,7 @@ fn other_networks(name: &str) -> Connection {
     let mut connection = connection(name);
     connection.children = vec![Configured::new(
         name,
-        vec![ours()],
+        vec![local_traffic()],
         vec![range("10.3.0.0", "10.3.255.255")],
         true,
     )];
