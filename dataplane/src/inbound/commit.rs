@@ -139,8 +139,8 @@ impl InboundCommit {
             pieces: &pieces[range.clone()],
         };
         deliveries.extend(self.piece_ranges.iter().map(delivery));
-        self.migration.wait_for_backlog();
-        let sent = deliver_runs(&mut *self.sink, &self.interfaces, &deliveries);
+        let deliver = || deliver_runs(&mut *self.sink, &self.interfaces, &deliveries);
+        let sent = self.migration.send(deliver);
         self.deliveries = recycle(deliveries);
         self.pieces = recycle(pieces);
         sent

@@ -47,9 +47,9 @@ impl OutboundCommit {
             bytes: batch.bytes_of(burst),
             stride: burst.stride,
         }));
-        self.migration.wait_for_backlog();
+        let deliver = || self.sink.deliver(&bursts);
         // A sink that returns an error is taken to have sent nothing.
-        let sent = self.sink.deliver(&bursts).unwrap_or_else(|_| Sent {
+        let sent = self.migration.send(deliver).unwrap_or_else(|_| Sent {
             failed: batch.planned.bursts.iter().map(|burst| burst.packets).sum(),
             ..Sent::default()
         });

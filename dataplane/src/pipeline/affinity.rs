@@ -55,6 +55,37 @@ pub fn allowed() -> io::Result<Vec<usize>> {
         .collect())
 }
 
+/// Keeps the calling thread on the processor where it is; when dropped, the thread may run again where it might before.
+pub(super) struct StaysHere {
+    allowed: CpuSet,
+}
+
+impl StaysHere {
+    /// None where there is one processor to choose from, or the system refuses.
+    pub(super) fn new() -> Option<Self> {
+        let allowed = sched_getaffinity(CALLER).ok()?;
+        let here = processor().filter(|&cpu| cpu < CpuSet::MAX_CPU)?;
+        if allowed.count() < 2 {
+            return None;
+        }
+        pin(&[here]).ok()?;
+        Some(Self { allowed })
+    }
+}
+
+impl Drop for StaysHere {
+    fn drop(&mut self) {
+        // Where it is refused, the set of processors was changed meanwhile, and the new one holds.
+        let _ = sched_setaffinity(CALLER, &self.allowed);
+    }
+}
+
+/// The processor of this thread. It may change before the result is used: then the next call returns the new one.
+pub(super) fn processor() -> Option<usize> {
+    // SAFETY: the call takes no argument and writes no memory of this process.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 const CALLER: Option<Pid> = None;
 
 #[cfg(test)]
@@ -67,6 +98,23 @@ mod tests {
         std::thread::spawn(move || {
             pin(&[last]).unwrap();
             assert_eq!(allowed().unwrap(), [last]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_stays_on_its_processor_and_then_runs_where_it_might_before() {
+        let before = allowed().unwrap();
+        std::thread::spawn(move || {
+            let stays = StaysHere::new();
+            assert_eq!(stays.is_some(), before.len() > 1);
+            if stays.is_some() {
+                assert_eq!(allowed().unwrap(), [processor().unwrap()]);
+                assert!(StaysHere::new().is_none(), "there is one to choose from");
+            }
+            drop(stays);
+            assert_eq!(allowed().unwrap(), before);
         })
         .join()
         .unwrap();

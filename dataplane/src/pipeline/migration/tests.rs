@@ -1,3 +1,4 @@
+use super::super::affinity;
 use super::*;
 use std::path::Path;
 
@@ -25,7 +26,7 @@ fn the_backlog_of_each_allowed_processor_is_read_from_the_kernel() {
     let mut backlogs = Backlogs::open().unwrap();
     // A first look with too little room grows it.
     backlogs.text = vec![0; 7];
-    for cpu in super::super::affinity::allowed().unwrap() {
+    for cpu in affinity::allowed().unwrap() {
         assert!(backlogs.read(cpu).is_some(), "processor {cpu}");
     }
     assert_eq!(backlogs.read(usize::MAX), None);
@@ -33,14 +34,15 @@ fn the_backlog_of_each_allowed_processor_is_read_from_the_kernel() {
 }
 
 /// What waits by the table in this file, which never changes.
-fn crossing_with(table: &Path, text: &str) -> MigrationGuard {
+fn guard_with(table: &Path, text: &str) -> MigrationGuard {
     std::fs::write(table, text).unwrap();
     let backlogs = Backlogs {
         file: std::fs::File::open(table).unwrap().into(),
         text: vec![0; 4096],
     };
     MigrationGuard {
-        last: None,
+        sent_on: [None; 2],
+        pinned_calls_left: 0,
         backlogs: Some(backlogs),
     }
 }
@@ -49,26 +51,63 @@ fn line(waiting: u32, processor: usize) -> String {
     format!("{}{waiting:08x} {processor:08x} 0 0\n", "0 ".repeat(11))
 }
 
+/// A guard of a thread that starts on the first of two processors; the first one's backlog has packets, the last one's
+/// has none. None on a machine with one processor.
+fn guard_between_two(name: &str) -> Option<(MigrationGuard, [usize; 2])> {
+    let cpus = affinity::allowed().unwrap();
+    let [first, .., last] = cpus[..] else {
+        return None;
+    };
+    let table = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+    let guard = guard_with(&table, &(line(3, first) + &line(0, last)));
+    std::fs::remove_file(table).unwrap();
+    Some((guard, [first, last]))
+}
+
+fn on(cpu: usize) {
+    affinity::pin(&[cpu]).unwrap();
+}
+
 #[test]
 fn only_a_thread_that_has_moved_looks_and_it_waits_for_what_it_left() {
-    let cpus = super::super::affinity::allowed().unwrap();
-    let [first, .., last] = cpus[..] else {
-        return; // Nobody moves on one processor.
+    let Some((mut guard, [first, last])) = guard_between_two("moved") else {
+        return;
     };
-    let table = std::env::temp_dir().join(format!("backlogs-{}", std::process::id()));
-    let mut migration = crossing_with(&table, &(line(3, first) + &line(0, last)));
-    let on = |cpu| super::super::affinity::pin(&[cpu]).unwrap();
     let worker = std::thread::spawn(move || {
         on(first);
-        assert_eq!(migration.wait_for_backlog(), Migration::None);
-        assert_eq!(migration.wait_for_backlog(), Migration::None);
+        assert_eq!(guard.wait_for_backlogs(), Migration::None);
+        assert_eq!(guard.wait_for_backlogs(), Migration::None);
         on(last);
-        assert_eq!(migration.wait_for_backlog(), Migration::Waited);
-        assert_eq!(migration.wait_for_backlog(), Migration::None);
+        assert_eq!(guard.wait_for_backlogs(), Migration::Waited);
+        assert_eq!(guard.wait_for_backlogs(), Migration::None);
         on(first);
         // What it left on the last one was empty.
-        assert_eq!(migration.wait_for_backlog(), Migration::Drained);
+        assert_eq!(guard.wait_for_backlogs(), Migration::Drained);
     });
     worker.join().unwrap();
-    std::fs::remove_file(table).unwrap();
+}
+
+#[test]
+fn a_thread_that_moves_during_a_call_waits_for_both_and_stays_where_it_is_in_the_next_calls() {
+    let Some((mut guard, [first, last])) = guard_between_two("moved-during") else {
+        return;
+    };
+    let worker = std::thread::spawn(move || {
+        let both = [first, last];
+        on(last);
+        guard.send(|| on(first));
+        assert_eq!(guard.pinned_calls_left, PINNED_CALLS_AFTER_MIGRATION);
+        // The packets of that call may wait on the first one, although the call began on the last one.
+        on(last);
+        assert_eq!(guard.wait_for_backlogs(), Migration::Waited);
+        affinity::pin(&both).unwrap();
+        let where_it_may_run = guard.send(|| affinity::allowed().unwrap().len());
+        assert_eq!(where_it_may_run, 1);
+        assert_eq!(affinity::allowed().unwrap(), both);
+        assert_eq!(guard.pinned_calls_left, PINNED_CALLS_AFTER_MIGRATION - 1);
+        guard.pinned_calls_left = 0;
+        let where_it_may_run = guard.send(|| affinity::allowed().unwrap().len());
+        assert_eq!(where_it_may_run, 2);
+    });
+    worker.join().unwrap();
 }
