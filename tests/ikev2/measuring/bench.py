@@ -42,17 +42,28 @@ class Bench:
             certificates.make(folder, kind.key, count)
         return folder
 
-    def initiators(self, kind, count, folder, hold=False):
-        """Starts so many initiators on the left host."""
-        settings = {"local": "192.0.2.1", "remote": "192.0.2.2", "count": count, "in_flight": IN_FLIGHT,
-                    "limit_seconds": LIMIT_SECONDS, "ike": kind.ike, "esp": kind.esp, "hold": hold}
-        settings |= {"folder": folder} if folder else {"psk": SECRET}
-        argv = ["taskset", "-c", self.cpus[0], program("examples/initiators"), json.dumps(settings)]
-        return subprocess.Popen(self.left.argv(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def initiators(self, kind, count, folder, hold=False, echo=True):
+        """Starts so many initiators on the left host. Without `echo` they send no packet through their tunnels."""
+        return self._many_peers(kind, count, folder, hold=hold, echo=echo)
 
-    def bring_up(self, kind, count, folder):
+    def responder(self, kind, count, folder):
+        """Starts the other end of so many initiators, in one process without a data plane, on the right host."""
+        process = self._many_peers(kind, count, folder, role="responder")
+        process.stdout.readline()
+        return process
+
+    def _many_peers(self, kind, count, folder, role="initiator", **more):
+        hosts = [(self.left, "192.0.2.1", self.cpus[0]), (self.right, "192.0.2.2", self.cpus[1])]
+        (host, local, cpu), (_, remote, _) = hosts if role == "initiator" else hosts[::-1]
+        settings = {"role": role, "local": local, "remote": remote, "count": count, "in_flight": IN_FLIGHT,
+                    "limit_seconds": LIMIT_SECONDS, "ike": kind.ike, "esp": kind.esp, **more}
+        settings |= {"folder": folder} if folder else {"psk": SECRET}
+        argv = ["taskset", "-c", cpu, program("examples/many_peers"), json.dumps(settings)]
+        return subprocess.Popen(host.argv(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def bring_up(self, kind, count, folder, echo=True):
         """The report of initiators that end behind the last handshake."""
-        process = self.initiators(kind, count, folder)
+        process = self.initiators(kind, count, folder, echo=echo)
         output, _ = process.communicate(timeout=LIMIT_SECONDS + 60)
         report = json.loads(output)
         if report["answered"] != count:

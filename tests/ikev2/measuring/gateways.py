@@ -16,7 +16,7 @@ FIRST_INNER = (10 << 24) + (64 << 16)
 
 
 def inner(number):
-    """The address behind an initiator, as examples/initiators.rs has it."""
+    """The address behind an initiator, as examples/many_peers.rs has it."""
     address = FIRST_INNER + number
     return ".".join(str(address >> shift & 255) for shift in (24, 16, 8, 0))
 

@@ -1,4 +1,5 @@
-//! The connections of the initiators: alike but for their names, identities, certificates and networks.
+//! The connections of the peers, or of the responder that takes the gateway's place: alike but for their names,
+//! identities, certificates and networks.
 
 use ikev2::{
     certificate::Trust,
@@ -36,22 +37,27 @@ pub fn connections(
     verifier: &mut Verifier,
 ) -> Vec<Arc<Connection>> {
     let remote_proof = load_secrets(settings, secrets, verifier);
+    let (first, last) = RESPONDER_NETWORK;
     let each = (0..number(settings, "count")).map(|index| {
         let name = format!("p{index}");
-        let identity = Identity::Fqdn(format!("{name}.example.org"));
-        let gateway = Pattern::Exactly(Identity::Fqdn("gateway.example.org".to_owned()));
-        let own = (identity, own_proof(settings, &name));
-        let mut made = Connection::new(&name, own, (gateway, remote_proof.clone()), true);
+        let peer_address = Ipv4Addr::from(FIRST_INNER + index as u32);
+        let peer = (name.as_str(), vec![traffic(peer_address, peer_address)]);
+        let gateway = ("gateway", vec![traffic(first.into(), last.into())]);
+        let (here, there) = if is_responder(settings) {
+            (gateway, peer)
+        } else {
+            (peer, gateway)
+        };
+        let identity = |name: &str| Identity::Fqdn(format!("{name}.example.org"));
+        let own = (identity(here.0), own_proof(settings, here.0));
+        let other = (Pattern::Exactly(identity(there.0)), remote_proof.clone());
+        let mut made = Connection::new(&name, own, other, true);
         (made.local, made.remote) = (vec![local], vec![remote]);
         (made.start, made.dpd) = (Start::Wait, None);
         (made.ike_lifetime, made.initial_contact) = (DAY, false);
         made.ike = offers(settings, "ike", Protocol::IKE);
         made.encapsulation = Encapsulation::Forced;
-        let own = Ipv4Addr::from(FIRST_INNER + index as u32);
-        let (first, last) = RESPONDER_NETWORK;
-        let here = vec![traffic(own, own)];
-        let there = vec![traffic(first.into(), last.into())];
-        let mut child = Child::new(&name, here, there, true);
+        let mut child = Child::new(&name, here.1, there.1, true);
         child.offers = offers(settings, "esp", Protocol::ESP);
         (child.lifetime.soft, child.lifetime.hard) = (DAY, DAY + DAY / 8);
         made.children = vec![child];
@@ -68,7 +74,12 @@ fn load_secrets(settings: &Value, secrets: &mut Secrets, verifier: &mut Verifier
     }
     let folder = text(settings, "folder");
     let read = |name: &str| fs::read(format!("{folder}/{name}")).expect("a file of certificates");
-    let key = PrivateKey::from_pem(&read("peer.key")).expect("a private key");
+    let key = if is_responder(settings) {
+        "gateway.key"
+    } else {
+        "peer.key"
+    };
+    let key = PrivateKey::from_pem(&read(key)).expect("a private key");
     secrets.add_private_key(0, key);
     let mut trust = Trust::default();
     trust
@@ -102,6 +113,11 @@ fn traffic(first: Ipv4Addr, last: Ipv4Addr) -> Traffic {
 
 fn offers(settings: &Value, name: &str, protocol: Protocol) -> Vec<Offer> {
     vec![Offer::parse(text(settings, name), protocol).expect("a suite")]
+}
+
+/// Whether this is the other end of all peers.
+pub fn is_responder(settings: &Value) -> bool {
+    settings["role"] == "responder"
 }
 
 /// A text of the settings.

@@ -1,10 +1,13 @@
-//! Many initiators on one host, for measurements of a responder: each brings up an IKE SA with one child SA and has a
-//! packet echoed through it. tests/ikev2/measure starts it.
+//! Many peers of a gateway on one host, in one process with one thread, for measurements: each brings up an IKE SA with
+//! one child SA and has a packet echoed through it. tests/ikev2/measure starts it.
 //!
 //! ```text
 //!   settings (JSON, one argument) ──► connections 0, 1, 2, … ──► handshakes, so many at a time
 //!        each: IKE_SA_INIT, IKE_AUTH, ICMP echo in ESP in UDP ──► answered ──► the next one begins
 //! ```
+//!
+//! With `"role": "responder"` it takes the gateway's place instead, without a data plane: then its peers are started
+//! with `"echo": false`, and a child SA that is installed counts as answered.
 //!
 //! Every handshake has a key exchange of its own, an identity of its own, and a certificate of its own where there are
 //! any: nothing that the responder has computed for one serves another. The report is one line of JSON.
@@ -16,7 +19,7 @@
 
 use ikev2::{
     endpoint::{Action, ChildId, ChildSa, Endpoint, Event, Input, Settings},
-    work::{Done, Secrets, Verifier, Work},
+    work::{Done, Secrets, Verifier, Work, prepare_thread},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
@@ -27,12 +30,12 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-#[path = "initiators/connections.rs"]
+#[path = "many_peers/connections.rs"]
 mod connections;
-#[path = "initiators/tunnel.rs"]
+#[path = "many_peers/tunnel.rs"]
 mod tunnel;
 
-use connections::{connections, number, text};
+use connections::{connections, is_responder, number, text};
 use tunnel::Tunnel;
 
 /// An echo request without an answer is sent again after so long.
@@ -45,15 +48,20 @@ fn main() {
         .nth(1)
         .expect("settings in JSON as the only argument");
     let settings: Value = serde_json::from_str(&text).expect("settings in JSON");
-    let mut initiators = Initiators::new(settings);
-    let report = initiators.bring_up();
+    let mut peers = ManyPeers::new(settings);
+    prepare_thread();
+    if is_responder(&peers.settings) {
+        println!("ready");
+        return peers.hold();
+    }
+    let report = peers.bring_up();
     println!("{report}");
-    if initiators.settings["hold"] == true {
-        initiators.hold();
+    if peers.settings["hold"] == true {
+        peers.hold();
     }
 }
 
-struct Initiators {
+struct ManyPeers {
     settings: Value,
     endpoint: Endpoint,
     secrets: Secrets,
@@ -73,7 +81,7 @@ struct Initiators {
     key_work: Duration,
 }
 
-impl Initiators {
+impl ManyPeers {
     fn new(settings: Value) -> Self {
         let local: IpAddr = text(&settings, "local").parse().expect("an address");
         let remote = text(&settings, "remote").parse().expect("an address");
@@ -82,7 +90,7 @@ impl Initiators {
             socket.set_nonblocking(true).expect("a socket");
             socket
         });
-        let mut initiators = Self {
+        let mut peers = Self {
             endpoint: Endpoint::new(Settings::default()),
             secrets: Secrets::new(),
             verifier: Verifier::new(),
@@ -99,15 +107,15 @@ impl Initiators {
             settings,
         };
         let all = connections(
-            &initiators.settings,
+            &peers.settings,
             (local, remote),
-            &mut initiators.secrets,
-            &mut initiators.verifier,
+            &mut peers.secrets,
+            &mut peers.verifier,
         );
-        let now = initiators.began.elapsed();
-        let actions = initiators.endpoint.configure(all, now, &mut random);
+        let now = peers.began.elapsed();
+        let actions = peers.endpoint.configure(all, now, &mut random);
         assert!(actions.is_empty(), "nothing begins by itself");
-        initiators
+        peers
     }
 
     /// Brings all up, and reports how long it took.
@@ -326,7 +334,12 @@ impl Initiators {
         let tunnel = Tunnel::new(child, u64::from_be_bytes(word));
         self.tunnels.insert(child.inbound_spi, tunnel);
         self.spis.insert(child.id, child.inbound_spi);
-        if child.replaces.is_none() {
+        if child.replaces.is_some() || is_responder(&self.settings) {
+            return;
+        }
+        if self.settings["echo"] == false {
+            self.answered += 1;
+        } else {
             self.send_echo(child.inbound_spi);
         }
     }
