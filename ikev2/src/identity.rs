@@ -7,6 +7,7 @@ mod distinguished_name;
 mod pattern;
 
 pub use distinguished_name::DistinguishedName;
+pub(crate) use distinguished_name::{ComparablePart, comparable};
 pub use pattern::Pattern;
 
 /// The longest identity that is taken, in bytes: names of directories are longer than all others, and none needs more.
@@ -202,7 +203,7 @@ fn same_domain(one: &str, other: &str) -> bool {
     bare_domain(one) == bare_domain(other)
 }
 
-fn bare_domain(name: &str) -> String {
+pub(crate) fn bare_domain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 

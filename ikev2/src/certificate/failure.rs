@@ -59,8 +59,15 @@ pub enum Check {
     IsCa,
     /// More CAs are below it than it allows.
     PathLength,
-    /// A name under it is outside of its name constraints.
-    NameConstraint,
+    /// The name constraints of a CA above it do not allow a name of it (RFC 5280 4.2.1.10).
+    NameConstraint {
+        /// The name.
+        name: String,
+        /// The subject of the CA.
+        ca: String,
+        /// What the CA demands.
+        rule: NameRule,
+    },
     /// It has a critical extension that is not known here.
     CriticalExtension,
     /// It is signed by an algorithm that is not taken, such as SHA-1.
@@ -76,6 +83,17 @@ pub enum Check {
     TooComplex,
     /// Another error: the library's message.
     Other(String),
+}
+
+/// How the name constraints of a CA forbid a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NameRule {
+    /// They permit names of its form in these subtrees alone.
+    PermitOnly(String),
+    /// They exclude this subtree, in which it lies.
+    Exclude(String),
+    /// They have this subtree of its form, and whether the name lies in it cannot be told.
+    CannotBeCompared(String),
 }
 
 impl Failure {
@@ -137,8 +155,8 @@ impl fmt::Display for Check {
             Self::NotCa => "it signed another certificate but is no CA",
             Self::IsCa => "it is a CA's and no peer's",
             Self::PathLength => "it stands above more CAs than a path length constraint allows",
-            Self::NameConstraint => {
-                "it has a name that the name constraints of a CA above it do not allow"
+            Self::NameConstraint { name, ca, rule } => {
+                return write!(f, "the name constraints of {ca} {rule} its name {name}");
             }
             Self::CriticalExtension => "it has a critical extension that is not supported",
             Self::SignatureAlgorithm => {
@@ -155,6 +173,19 @@ impl fmt::Display for Check {
             Self::Other(words) => words,
         };
         f.write_str(words)
+    }
+}
+
+impl fmt::Display for NameRule {
+    /// In a sentence, before the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PermitOnly(subtrees) => write!(f, "permit only {subtrees}, not"),
+            Self::Exclude(subtree) => write!(f, "exclude {subtree}, and so"),
+            Self::CannotBeCompared(subtree) => {
+                write!(f, "have {subtree}, which cannot be compared with")
+            }
+        }
     }
 }
 

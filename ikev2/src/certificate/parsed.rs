@@ -1,7 +1,8 @@
 //! One certificate, as far as IKE looks at it.
 
+use super::constraints::{GeneralName, NameConstraints};
 use crate::{
-    identity::{DistinguishedName, Identity},
+    identity::{DistinguishedName, Identity, comparable},
     signatures::{PublicKey, PublicKeyError, algorithm_identifier},
 };
 use aws_lc_rs::digest;
@@ -9,10 +10,9 @@ use rustls_pki_types::CertificateDer;
 use std::{error::Error, fmt, net::IpAddr};
 use x509_cert::{
     TbsCertificate,
-    der::{Decode, Encode, Reader, SliceReader, asn1::ObjectIdentifier},
+    der::{Decode, Encode, Reader, SliceReader, Tag, Tagged, asn1::ObjectIdentifier},
     ext::pkix::{
-        BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAltName, SubjectKeyIdentifier,
-        name::GeneralName,
+        BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAltName, SubjectKeyIdentifier, name,
     },
 };
 
@@ -32,13 +32,19 @@ const PURPOSES: [ObjectIdentifier; 8] = [
     ObjectIdentifier::new_unwrap("1.3.6.1.5.5.8.2.2"),
 ];
 
+/// The attribute emailAddress of a subject (RFC 5280 4.1.2.6).
+const EMAIL_ADDRESS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.1");
+
 /// A certificate that was read: nothing in it is proven.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     der: CertificateDer<'static>,
     tbs: TbsCertificate,
     key: Result<PublicKey, PublicKeyError>,
+    alternatives: Vec<name::GeneralName>,
     identities: Vec<Identity>,
+    name_constraints: NameConstraints,
+    hidden: Option<CertificateDer<'static>>,
     usage: Option<KeyUsage>,
     purposes: Option<ExtendedKeyUsage>,
     is_ca: bool,
@@ -53,6 +59,8 @@ pub enum CertificateError {
     Malformed,
     /// An extension that IKE needs is malformed.
     Extension,
+    /// Its name constraints are malformed, or have a minimum or maximum.
+    NameConstraints,
 }
 
 impl fmt::Display for CertificateError {
@@ -66,6 +74,9 @@ impl fmt::Display for CertificateError {
             Self::Extension => {
                 f.write_str("an extension of the certificate is malformed or there twice")
             }
+            Self::NameConstraints => f.write_str(
+                "the name constraints of the certificate are malformed or have a minimum or maximum",
+            ),
         }
     }
 }
@@ -84,9 +95,16 @@ impl Certificate {
         let spki = tbs.subject_public_key_info().to_der();
         let spki = spki.map_err(|_| CertificateError::Malformed)?;
         let constraints = extension::<BasicConstraints>(&tbs)?;
+        let alternatives =
+            extension::<SubjectAltName>(&tbs)?.map_or_else(Vec::new, |names| names.0);
+        let name_constraints =
+            NameConstraints::of_certificate(der).ok_or(CertificateError::NameConstraints)?;
         Ok(Self {
             key: PublicKey::from_spki(&spki),
-            identities: identities(&tbs)?,
+            identities: identities(&tbs, &alternatives)?,
+            alternatives,
+            hidden: name_constraints.hide(der).map(CertificateDer::from),
+            name_constraints,
             usage: extension(&tbs)?,
             purposes: extension(&tbs)?,
             is_ca: constraints.is_some_and(|constraints| constraints.ca),
@@ -170,23 +188,53 @@ impl Certificate {
 
     /// Whether the owner of `key` signed it.
     pub(super) fn is_signed_by(&self, key: &PublicKey) -> bool {
-        self.parts().is_some_and(|(signed, scheme, signature)| {
+        parts(&self.der).is_some_and(|(signed, scheme, signature)| {
             let scheme = algorithm_identifier::decode(scheme);
             scheme.is_some_and(|scheme| key.verify(scheme, signed, signature).is_ok())
         })
     }
 
-    /// What is signed, by which algorithm, and the signature.
-    fn parts(&self) -> Option<(&[u8], &[u8], &[u8])> {
-        let mut outer = SliceReader::new(&self.der).ok()?;
-        let parts = outer.sequence(|reader| {
-            let signed = reader.tlv_bytes()?;
-            let algorithm = reader.tlv_bytes()?;
-            let signature = x509_cert::der::asn1::BitStringRef::decode(reader)?;
-            Ok::<_, x509_cert::der::Error>((signed, algorithm, signature))
+    /// Whether it is self-issued: its subject is its issuer (RFC 5280 6.1).
+    pub(super) fn is_self_issued(&self) -> bool {
+        comparable(self.tbs.issuer()) == comparable(self.tbs.subject())
+    }
+
+    /// Which names certificates below it may have.
+    pub(super) fn name_constraints(&self) -> &NameConstraints {
+        &self.name_constraints
+    }
+
+    /// Its encoding with those name constraints hidden that are checked here and not by rustls-webpki.
+    pub(super) fn der_for_library(&self) -> &CertificateDer<'static> {
+        self.hidden.as_ref().unwrap_or(&self.der)
+    }
+
+    /// What is signed, as rustls-webpki sees it by [`Self::der_for_library`], and as it is.
+    pub(super) fn signed_parts(&self) -> Option<(&[u8], &[u8])> {
+        Some((parts(self.der_for_library())?.0, parts(&self.der)?.0))
+    }
+
+    /// The names that name constraints apply to (RFC 5280 4.2.1.10): the subject, unless it is empty, the mail
+    /// addresses in it, and all of subjectAltName. The RFC demands the mail addresses of the subject only where there
+    /// is no subjectAltName; as with OpenSSL, they count always.
+    pub(super) fn constrained_names(&self) -> Vec<GeneralName> {
+        let subject = self.tbs.subject();
+        let directory = (!subject.is_empty()).then(|| GeneralName::directory(subject));
+        let mail = subject.iter().filter(|one| one.oid == EMAIL_ADDRESS);
+        let mail = mail.map(|one| {
+            let is_text = matches!(
+                one.value.tag(),
+                Tag::Ia5String | Tag::Utf8String | Tag::PrintableString
+            );
+            let text = str::from_utf8(one.value.value()).ok().filter(|_| is_text);
+            GeneralName::Mail(text.map(str::to_owned))
         });
-        let (signed, algorithm, signature) = parts.ok()?;
-        Some((signed, algorithm, signature.as_bytes()?))
+        let alternatives = self.alternatives.iter().map(GeneralName::from);
+        directory
+            .into_iter()
+            .chain(mail)
+            .chain(alternatives)
+            .collect()
     }
 
     fn named(&self, name: &x509_cert::name::Name) -> String {
@@ -209,6 +257,19 @@ pub(super) fn is_purpose_of_ike(numbers: &[usize]) -> bool {
     })
 }
 
+/// What is signed, by which algorithm, and the signature.
+fn parts(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let mut outer = SliceReader::new(der).ok()?;
+    let parts = outer.sequence(|reader| {
+        let signed = reader.tlv_bytes()?;
+        let algorithm = reader.tlv_bytes()?;
+        let signature = x509_cert::der::asn1::BitStringRef::decode(reader)?;
+        Ok::<_, x509_cert::der::Error>((signed, algorithm, signature))
+    });
+    let (signed, algorithm, signature) = parts.ok()?;
+    Some((signed, algorithm, signature.as_bytes()?))
+}
+
 fn extension<T>(tbs: &TbsCertificate) -> Result<Option<T>, CertificateError>
 where
     T: for<'a> Decode<'a> + x509_cert::der::oid::AssociatedOid,
@@ -218,7 +279,10 @@ where
     Ok(found.map(|(_, extension)| extension))
 }
 
-fn identities(tbs: &TbsCertificate) -> Result<Vec<Identity>, CertificateError> {
+fn identities(
+    tbs: &TbsCertificate,
+    alternatives: &[name::GeneralName],
+) -> Result<Vec<Identity>, CertificateError> {
     let subject = tbs
         .subject()
         .to_der()
@@ -228,25 +292,26 @@ fn identities(tbs: &TbsCertificate) -> Result<Vec<Identity>, CertificateError> {
         .map(Identity::DistinguishedName)
         .into_iter()
         .collect();
-    let names = extension::<SubjectAltName>(tbs)?.map_or_else(Vec::new, |names| names.0);
-    identities.extend(names.iter().filter_map(alternative));
+    identities.extend(alternatives.iter().filter_map(alternative));
     let key = extension::<SubjectKeyIdentifier>(tbs)?;
     identities.extend(key.map(|key| Identity::KeyId(key.0.as_bytes().to_vec())));
     Ok(identities)
 }
 
 /// The identity for a name of subjectAltName; `None` for those that IKE cannot carry.
-fn alternative(name: &GeneralName) -> Option<Identity> {
-    match name {
+fn alternative(alternative: &name::GeneralName) -> Option<Identity> {
+    match alternative {
         // With a wildcard it is no host name (RFC 4945 5.1.3.6 has no wildcards).
-        GeneralName::DnsName(name) if name.as_str().contains('*') => None,
-        GeneralName::DnsName(name) => Identity::from_payload(2, name.as_bytes()).ok(),
-        GeneralName::Rfc822Name(address) => Identity::from_payload(3, address.as_bytes()).ok(),
-        GeneralName::DirectoryName(name) => {
+        name::GeneralName::DnsName(name) if name.as_str().contains('*') => None,
+        name::GeneralName::DnsName(name) => Identity::from_payload(2, name.as_bytes()).ok(),
+        name::GeneralName::Rfc822Name(address) => {
+            Identity::from_payload(3, address.as_bytes()).ok()
+        }
+        name::GeneralName::DirectoryName(name) => {
             let name = DistinguishedName::from_der(&name.to_der().ok()?);
             name.map(Identity::DistinguishedName)
         }
-        GeneralName::IpAddress(octets) => address(octets.as_bytes()).map(Identity::Address),
+        name::GeneralName::IpAddress(octets) => address(octets.as_bytes()).map(Identity::Address),
         _ => None,
     }
 }

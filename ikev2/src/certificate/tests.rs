@@ -3,6 +3,8 @@ use crate::identity::Identity;
 use serde::Deserialize;
 use std::time::Duration;
 
+mod name_constraints;
+
 /// What `tests/vectors/certificates.py` made by another library.
 #[derive(Deserialize)]
 struct File {
@@ -25,6 +27,10 @@ struct Case {
 fn bytes(hex: &str) -> Vec<u8> {
     let pair = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
     hex.as_bytes().chunks(2).map(pair).collect()
+}
+
+fn verified_at(seconds: u64) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(seconds))
 }
 
 fn file() -> File {
@@ -54,7 +60,7 @@ impl Case {
 #[test]
 fn chains_are_judged_as_wanted_and_the_certificate_at_fault_is_named() {
     let file = file();
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(file.now));
+    let now = verified_at(file.now);
     for case in &file.cases {
         let (chain, trust) = (case.chain(), case.trust());
         let claimed: Identity = case.claimed.parse().expect("an identity");
@@ -82,7 +88,7 @@ fn chains_are_judged_as_wanted_and_the_certificate_at_fault_is_named() {
 #[test]
 fn no_peer_is_authenticated_without_a_root_or_a_certificate() {
     let case = &file().cases[0];
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(file().now));
+    let now = verified_at(file().now);
     let failure = Trust::default().validate(&case.chain(), now).unwrap_err();
     assert!(
         matches!(failure.check, Check::UnknownIssuer { .. }),

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::{error::Error, fmt};
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 
+mod library;
+mod names;
 mod path_error;
 mod validate;
 
@@ -66,7 +68,7 @@ impl Trust {
             let unusable = |why: String| TrustError::Unusable(index + 1, why);
             let certificate =
                 Certificate::from_der(der).map_err(|error| unusable(error.to_string()))?;
-            let anchor = webpki::anchor_from_trusted_cert(der)
+            let anchor = webpki::anchor_from_trusted_cert(certificate.der_for_library())
                 .map_err(|error| unusable(error.to_string()))?;
             let anchor = anchor.to_owned();
             self.roots.push(Root {

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 use x509_cert::{
     attr::AttributeTypeAndValue,
-    der::{Decode, Encode, Tag, Tagged},
+    der::{Decode, Encode, Tag, Tagged, asn1::ObjectIdentifier},
     name::{Name, RelativeDistinguishedName},
 };
 
@@ -65,15 +65,7 @@ impl PartialEq for DistinguishedName {
         if self.der == other.der {
             return true;
         }
-        let (one, other): (Vec<_>, Vec<_>) = (
-            self.name.iter_rdn().collect(),
-            other.name.iter_rdn().collect(),
-        );
-        one.len() == other.len()
-            && one
-                .iter()
-                .zip(&other)
-                .all(|(one, other)| same_rdn(one, other))
+        comparable(&self.name) == comparable(&other.name)
     }
 }
 
@@ -90,6 +82,34 @@ impl fmt::Display for DistinguishedName {
     }
 }
 
+/// The parts of a name, the country first, such that two that RFC 5280 7.1 calls the same are equal.
+pub(crate) fn comparable(name: &Name) -> Vec<ComparablePart> {
+    let part = |rdn: &RelativeDistinguishedName| {
+        let mut attributes: Vec<_> = rdn.iter().map(comparable_attribute).collect();
+        attributes.sort();
+        ComparablePart(attributes)
+    };
+    name.iter_rdn().map(part).collect()
+}
+
+/// One part of a name (RelativeDistinguishedName): a set of attributes, in a fixed order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ComparablePart(Vec<(ObjectIdentifier, ComparableValue)>);
+
+fn comparable_attribute(attribute: &AttributeTypeAndValue) -> (ObjectIdentifier, ComparableValue) {
+    let value = match text(attribute) {
+        Some(text) => ComparableValue::Text(text),
+        None => ComparableValue::Other(attribute.value.tag(), attribute.value.value().to_vec()),
+    };
+    (attribute.oid, value)
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum ComparableValue {
+    Text(String),
+    Other(Tag, Vec<u8>),
+}
+
 /// At commas that are not escaped, with blanks around them taken away.
 fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
@@ -103,25 +123,6 @@ fn split(text: &str) -> Vec<&str> {
     }
     parts.push(text[begin..].trim());
     parts
-}
-
-fn same_rdn(one: &RelativeDistinguishedName, other: &RelativeDistinguishedName) -> bool {
-    let contains = |set: &RelativeDistinguishedName, part: &AttributeTypeAndValue| {
-        set.iter().any(|candidate| same_attribute(candidate, part))
-    };
-    one.len() == other.len()
-        && one.iter().all(|part| contains(other, part))
-        && other.iter().all(|part| contains(one, part))
-}
-
-fn same_attribute(one: &AttributeTypeAndValue, other: &AttributeTypeAndValue) -> bool {
-    if one.oid != other.oid {
-        return false;
-    }
-    match (text(one), text(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one.value == other.value,
-    }
 }
 
 /// The value as it is compared; `None` for one that is no text.

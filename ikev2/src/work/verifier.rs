@@ -50,9 +50,11 @@ fn verify(
     unix_time: u64,
 ) -> Result<Output, WorkError> {
     let certificate = |why: String| WorkError::Certificate(why);
-    let chain = chain.iter().map(|der| Certificate::from_der(der));
-    let chain = chain.collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| certificate(error.to_string()))?;
+    let read = |(number, der): (usize, &Vec<u8>)| {
+        let why = |error| certificate(format!("certificate {number} of the peer's: {error}"));
+        Certificate::from_der(der).map_err(why)
+    };
+    let chain = (1..).zip(chain).map(read).collect::<Result<Vec<_>, _>>()?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(unix_time));
     let key = trust
         .authenticate(&chain, claimed, now)

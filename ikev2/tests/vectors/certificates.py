@@ -36,7 +36,8 @@ class Entity:
 
     def __init__(self, common, issuer=None, key=None, ca=False, extensions=(), begin=-DAY, end=365 * DAY, algorithm=None,
                  signer=None):
-        self.name, self.key = name(common), key or ec.generate_private_key(ec.SECP256R1())
+        self.name = common if isinstance(common, x509.Name) else name(common)
+        self.key = key or ec.generate_private_key(ec.SECP256R1())
         issuer = issuer or self
         builder = (x509.CertificateBuilder().subject_name(self.name).issuer_name(issuer.name)
                    .public_key(self.key.public_key()).serial_number(x509.random_serial_number())

@@ -1,6 +1,7 @@
 //! Finds the certificate that made the library refuse a path: the library does not name it, so each is checked again.
 
 use super::Trust;
+use super::names::{Forms, NameCheck};
 use crate::certificate::{Certificate, Check, Failure};
 use rustls_pki_types::UnixTime;
 use webpki::Error;
@@ -12,6 +13,11 @@ pub(super) fn explain(
     now: UnixTime,
     error: &Error,
 ) -> Failure {
+    if *error == Error::NameConstraintViolation
+        && let Err(failure) = NameCheck::new().check(&above(trust, chain), Forms::CheckedByLibrary)
+    {
+        return failure;
+    }
     let (index, check) = find(trust, chain, now.as_secs(), error);
     Failure::at(chain, index, check)
 }
@@ -51,7 +57,10 @@ fn plain(error: &Error) -> Check {
         Error::UnknownRevocationStatus => Check::RevocationUnknown,
         Error::CrlExpired { .. } => Check::RevocationListExpired,
         Error::PathLenConstraintViolated => Check::PathLength,
-        Error::NameConstraintViolation => Check::NameConstraint,
+        Error::NameConstraintViolation => Check::Other(
+            "it, or a certificate above it, has a name that name constraints do not allow"
+                .to_owned(),
+        ),
         Error::UnsupportedCriticalExtension => Check::CriticalExtension,
         Error::UnsupportedSignatureAlgorithmContext(_)
         | Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => Check::SignatureAlgorithm,
@@ -76,22 +85,39 @@ fn not_allowed_to_sign(chain: &[Certificate]) -> (usize, Check) {
 
 /// The certificate at which the path from the peer's upwards ends.
 fn last_link(trust: &Trust, chain: &[Certificate]) -> (usize, Check) {
-    let mut at = 0;
+    let at = by_issuers(trust, chain).pop().unwrap_or(0);
+    let unknown = |one: &Certificate| Check::UnknownIssuer {
+        issuer: one.issuer(),
+    };
+    (at, chain.get(at).map_or(Check::None, unknown))
+}
+
+/// The path from the peer's certificate upwards, with its root.
+fn above<'a>(trust: &'a Trust, chain: &'a [Certificate]) -> Vec<&'a Certificate> {
+    let indices = by_issuers(trust, chain);
+    let mut path: Vec<_> = indices.iter().filter_map(|at| chain.get(*at)).collect();
+    let mut roots = trust.roots.iter().map(|root| &root.certificate);
+    let root = roots.find(|root| path.last().is_some_and(|last| last.names_issuer(root)));
+    path.extend(root);
+    path
+}
+
+/// The indices of the path from the peer's certificate upwards, as the names of issuers lead, below the root.
+fn by_issuers(trust: &Trust, chain: &[Certificate]) -> Vec<usize> {
+    let mut path = vec![0];
     // As many steps as there are certificates: the path may lead in a circle.
     for _ in chain {
+        let at = path.last().copied().unwrap_or(0);
         let (Some(current), false) = (chain.get(at), is_root_above(trust, &chain[at])) else {
             break;
         };
         let above = chain.iter().position(|other| current.names_issuer(other));
         match above {
-            Some(above) if above != at => at = above,
+            Some(above) if above != at => path.push(above),
             _ => break,
         }
     }
-    let unknown = |one: &Certificate| Check::UnknownIssuer {
-        issuer: one.issuer(),
-    };
-    (at, chain.get(at).map_or(Check::None, unknown))
+    path
 }
 
 fn is_root_above(trust: &Trust, one: &Certificate) -> bool {

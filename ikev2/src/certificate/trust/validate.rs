@@ -1,13 +1,16 @@
 //! Whether a chain of certificates leads to a trusted root, and whether it names the peer.
 
+use super::library::ForLibrary;
+use super::names::{Forms, NameCheck};
 use super::{Revocation, Trust, path_error};
 use crate::certificate::{Certificate, Check, Failure, parsed};
 use crate::{identity::Identity, signatures::PublicKey};
-use rustls_pki_types::UnixTime;
+use rustls_pki_types::{SignatureVerificationAlgorithm, UnixTime};
+use std::cell::RefCell;
 use webpki::{
-    ALL_VERIFICATION_ALGS, EndEntityCert, Error as PathError, ExpirationPolicy,
-    ExtendedKeyUsageValidator, KeyPurposeIdIter, RevocationCheckDepth, RevocationOptionsBuilder,
-    UnknownStatusPolicy, VerifiedPath,
+    EndEntityCert, Error as PathError, ExpirationPolicy, ExtendedKeyUsageValidator,
+    KeyPurposeIdIter, RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
+    VerifiedPath,
 };
 
 /// The most certificates of a peer that are looked at.
@@ -61,20 +64,27 @@ impl Trust {
         if !peer.may_sign_messages() {
             return Err(Failure::at(chain, 0, Check::KeyUsage { as_ca: false }));
         }
-        self.build_path(peer, others, now)
-            .map_err(|error| path_error::explain(self, chain, now, &error))?;
+        let names = RefCell::new(None);
+        self.build_path(peer, others, now, &names)
+            .map_err(|error| {
+                // A path that failed by names alone says more than the library, which tells what it tried last or most.
+                let explain = || path_error::explain(self, chain, now, &error);
+                names.take().unwrap_or_else(explain)
+            })?;
         Ok(key)
     }
 
+    /// What name constraints do not allow goes to `names`.
     fn build_path(
         &self,
         peer: &Certificate,
         others: &[Certificate],
         now: UnixTime,
+        names: &RefCell<Option<Failure>>,
     ) -> Result<(), PathError> {
-        let end = EndEntityCert::try_from(peer.der())?;
-        let anchors: Vec<_> = self.roots.iter().map(|root| root.anchor.clone()).collect();
-        let others: Vec<_> = others.iter().map(|other| other.der().clone()).collect();
+        let end = EndEntityCert::try_from(peer.der_for_library())?;
+        let library = ForLibrary::new(peer, others, &self.roots);
+        let algorithms: Vec<&dyn SignatureVerificationAlgorithm> = library.algorithms();
         let lists: Vec<_> = self.lists.iter().collect();
         let (status, expiry) = match self.revocation {
             Revocation::WhereKnown => (UnknownStatusPolicy::Allow, ExpirationPolicy::Ignore),
@@ -90,28 +100,36 @@ impl Trust {
         if options.is_none() && self.revocation == Revocation::Required {
             return Err(PathError::UnknownRevocationStatus);
         }
+        let name_check = NameCheck::new();
+        // RFC 5280 6.1: what the library does not look at. If this path is refused, one over other CAs is still tried.
+        let rest = |path: &VerifiedPath<'_>| {
+            let path = library.path(path).ok_or(PathError::UnknownIssuer)?;
+            cas_may_sign_certificates(&path)?;
+            let checked = name_check.check(&path, Forms::CheckedHere);
+            checked.map_err(|failure| {
+                names.replace(Some(failure));
+                PathError::NameConstraintViolation
+            })
+        };
         let path = end.verify_for_usage(
-            ALL_VERIFICATION_ALGS,
-            &anchors,
-            &others,
+            &algorithms,
+            &library.anchors,
+            &library.intermediates,
             now,
             Purposes,
             options,
-            Some(&cas_may_sign_certificates),
+            Some(&rest),
         );
         path.map(|_| ())
     }
 }
 
-/// RFC 5280 6.1.4 (n): MUST verify that keyCertSign is set, where there is a key usage. The library does not look. A
-/// path over another CA is still tried.
-fn cas_may_sign_certificates(path: &VerifiedPath<'_>) -> Result<(), PathError> {
-    let mut cas = path.intermediate_certificates();
-    let may = cas.all(|ca| {
-        let ca = Certificate::from_der(&ca.der());
-        ca.is_ok_and(|ca| ca.may_sign_certificates())
-    });
-    if may {
+/// RFC 5280 6.1.4 (n): MUST verify that keyCertSign is set, where there is a key usage. The root is no certificate of
+/// the path (RFC 5280 6.1).
+fn cas_may_sign_certificates(path: &[&Certificate]) -> Result<(), PathError> {
+    let above = path.len().saturating_sub(1);
+    let mut cas = path.iter().take(above).skip(1);
+    if cas.all(|ca| ca.may_sign_certificates()) {
         Ok(())
     } else {
         Err(PathError::EndEntityUsedAsCa)
