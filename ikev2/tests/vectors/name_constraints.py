@@ -83,6 +83,7 @@ def directories(cases):
     under("a subject that is the permitted directory", limits([directory("C=CH, O=Example, CN=vpn")]))
     under("a subject outside of a permitted directory", limits([sales]), **refused,
           words="of CN=Limited,O=Example,C=CH permit only OU=Sales,O=Example,C=CH, not its name CN=vpn,O=Example,C=CH")
+    under("a subject in the first of two permitted directories", limits([example, sales]))
     under("a subject in the second of two permitted directories", limits([sales, example]))
     under("a subject shorter than the permitted directory", limits([sales]), "C=CH, O=Example", **refused)
     under("the parts of a permitted directory in another order", limits([example]), "O=Example, C=CH, CN=vpn", **refused)
@@ -103,6 +104,8 @@ def directories(cases):
     under("the empty directory excludes every name", limits(None, [directory("")]), **refused, words="exclude (empty)")
     under("an empty subject is in no directory", limits([sales]), "")
     under("a directory of subjectAltName outside", limits([example]), names_of_peer=[HOST, directory("C=CH, O=Else")], **refused)
+    long = ", ".join(["OU=" + "x" * 60] * 30)
+    under("a long name is cut in the message", limits([sales]), f"C=CH, {long}", **refused, words="x …")
     under("a directory of subjectAltName inside", limits([example]), names_of_peer=[HOST, directory("C=CH, O=Example, OU=x")])
 
 

@@ -8,6 +8,9 @@ use std::cell::Cell;
 /// The most comparisons of a name with a subtree for one peer, over all paths that are tried.
 const MAX_COMPARISONS: usize = 250_000;
 
+/// The most letters of a name that a message has.
+const MAX_LETTERS_SHOWN: usize = 300;
+
 /// The most permitted subtrees that a message lists.
 const MAX_SUBTREES_SHOWN: usize = 4;
 
@@ -66,7 +69,7 @@ impl NameCheck {
         let broken = self.broken_rule(name, ca.name_constraints())?;
         broken.map_or(Ok(()), |rule| {
             Err(Check::NameConstraint {
-                name: name.to_string(),
+                name: readable(name),
                 ca: ca.subject(),
                 rule,
             })
@@ -88,8 +91,8 @@ impl NameCheck {
             let left = left.checked_sub(1).ok_or(Check::TooComplex)?;
             self.comparisons_left.set(left);
             match (name.lies_in(&subtree.base), subtree.excluded) {
-                (None, _) => return Ok(Some(NameRule::CannotBeCompared(subtree.base.to_string()))),
-                (Some(true), true) => return Ok(Some(NameRule::Exclude(subtree.base.to_string()))),
+                (None, _) => return Ok(Some(NameRule::CannotBeCompared(readable(&subtree.base)))),
+                (Some(true), true) => return Ok(Some(NameRule::Exclude(readable(&subtree.base)))),
                 (Some(false), true) => {}
                 (Some(lies_in), false) => {
                     lies_in_permitted |= lies_in;
@@ -110,10 +113,19 @@ fn list(subtrees: &[&GeneralName]) -> String {
     let shown = subtrees
         .iter()
         .take(MAX_SUBTREES_SHOWN)
-        .map(|base| base.to_string());
+        .map(|base| readable(base));
     let mut shown: Vec<_> = shown.collect();
     if let more @ 1.. = subtrees.len().saturating_sub(MAX_SUBTREES_SHOWN) {
         shown.push(format!("{more} more"));
     }
     shown.join("; ")
+}
+
+/// For people, without the end of what is too long.
+fn readable(name: &GeneralName) -> String {
+    let text = name.to_string();
+    match text.char_indices().nth(MAX_LETTERS_SHOWN) {
+        Some((end, _)) => format!("{} …", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
 }
