@@ -9,9 +9,11 @@ const TABLE: &[u8] = b"01145735 00000000 00000003 00000000 00000000 00000000 000
 
 #[test]
 fn a_backlog_is_found_by_the_number_of_its_processor() {
-    assert_eq!(backlog(TABLE, 0), Some(0));
+    let waiting = |table, processor| backlog(table, processor).map(|backlog| backlog.waiting);
+    assert_eq!(waiting(TABLE, 0), Some(0));
+    assert_eq!(backlog(TABLE, 0).unwrap().processed, 0x0114_5735);
     assert_eq!(backlog(TABLE, 1), None);
-    assert_eq!(backlog(TABLE, 2), Some(42));
+    assert_eq!(waiting(TABLE, 2), Some(42));
     assert_eq!(backlog(b"", 0), None);
     // Kernels before 5.10 had eleven numbers.
     assert_eq!(
@@ -19,6 +21,16 @@ fn a_backlog_is_found_by_the_number_of_its_processor() {
         None
     );
     assert_eq!(backlog(b"1 2 3 4 5 6 7 8 9 a b zz 0\n", 0), None);
+}
+
+#[test]
+fn a_processor_that_does_not_work_is_waited_for_longer() {
+    let backlog = |processed, waiting| Backlog { processed, waiting };
+    let begin = backlog(u32::MAX - 9, 10);
+    assert_eq!(backlog(u32::MAX, 64).timeout(begin), IDLE_BACKLOG_TIMEOUT);
+    // Forty packets, so that the ten have passed four cables.
+    assert_eq!(backlog(29, 64).timeout(begin), IDLE_BACKLOG_TIMEOUT);
+    assert_eq!(backlog(30, 64).timeout(begin), BUSY_BACKLOG_TIMEOUT);
 }
 
 #[test]
