@@ -14,7 +14,7 @@ sys.path[:0] = [HERE, os.path.join(TESTS, "end-to-end"), TESTS]
 
 # The last of them takes modules out of the kernel.
 MODULES = ["readme_tunnel", "shapes", "listed", "closed", "refusing", "ends", "keyed", "restarting", "devices",
-           "changes", "samples", "moving", "extensions", "choice"]
+           "changes", "samples", "moving", "moving_ike", "extensions", "choice"]
 
 
 def main():

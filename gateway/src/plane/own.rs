@@ -42,6 +42,11 @@ pub(crate) trait Kernel {
     /// Updates drop rules, routes, devices and sockets. On an error the old ones are in force again, or everything is
     /// blocked.
     fn enforce(&mut self, snapshot: &Snapshot) -> io::Result<()>;
+
+    /// What has to wait until the threads have the enforced snapshot.
+    fn follow(&mut self, _: &Snapshot) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The plane of a running gateway.
@@ -148,7 +153,8 @@ impl<K: Kernel> OwnPlane<K> {
             self.numbers.follow(&after, &Pending::default());
         }
         let followed = if changed || self.behind {
-            self.kernel.enforce(&after)
+            let enforced = self.kernel.enforce(&after);
+            enforced.and_then(|()| self.kernel.follow(&after))
         } else {
             Ok(())
         };
@@ -174,7 +180,9 @@ impl<K: Kernel> OwnPlane<K> {
         if self.database.set_local_addresses(&addresses) {
             self.published.store(self.database.snapshot());
         }
-        let followed = self.kernel.enforce(&self.database.snapshot());
+        let snapshot = self.database.snapshot();
+        let enforced = self.kernel.enforce(&snapshot);
+        let followed = enforced.and_then(|()| self.kernel.follow(&snapshot));
         self.behind = followed.is_err();
         followed
     }
@@ -233,7 +241,8 @@ impl<K: Kernel> Plane for OwnPlane<K> {
         if let Err(error) = enforced {
             // The old tables were accepted before. If they are refused now, the first error is still the one to report.
             if self.has_enforced {
-                self.behind = self.kernel.enforce(&self.database.snapshot()).is_err();
+                let enforced = self.kernel.enforce(&before);
+                self.behind = enforced.and_then(|()| self.kernel.follow(&before)).is_err();
             }
             self.numbers.follow(&before, &Pending::default());
             return Err(Refused {
@@ -242,11 +251,12 @@ impl<K: Kernel> Plane for OwnPlane<K> {
             });
         }
         // Traffic is let through from here: packets that the new databases cover are led to the engine, and no others.
-        self.behind = false;
         self.has_enforced |= self.start == Start::Over;
         drop(before);
         self.database = draft;
         self.publish();
+        // The next tick tries it again.
+        self.behind = self.kernel.follow(&after).is_err();
         self.numbers.follow(&after, &pending);
         Ok(answers)
     }

@@ -6,14 +6,16 @@ mod engine;
 mod kernel_plane;
 mod moving;
 mod out_of_band;
+mod parked;
 mod planning;
+mod rings;
+mod side_by_side;
 mod surroundings;
 mod watch;
 
 use super::devices::Devices;
 use super::forward::Plaintext;
 use super::icmp_validation::{self, Databases};
-use super::native;
 use super::outer_network::{self, OuterNetwork};
 use super::senders;
 use super::sockets::{self, Sockets};
@@ -21,7 +23,7 @@ use super::{RunOptions, interface};
 use crate::failure::Failure;
 use crate::handover::{self, Inheritance, PassedDescriptors};
 use crate::memory;
-use crate::plane::{Kernel, Unsupported, carries, enforces, serves};
+use crate::plane::{Kernel, Parting, Unsupported, carries, enforces, serves};
 use crate::routes::Site;
 use crate::routes::installed::Installed;
 use crate::routes::plan::{self, Senders};
@@ -37,6 +39,7 @@ use ipsec::policy::Policy;
 use ipsec::sa::SaConfig;
 use kernel_plane::KernelPlane;
 pub(super) use out_of_band::is_silent;
+use parked::SideBySide;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -50,6 +53,10 @@ pub(super) struct Host {
     has_cleared_kernel: bool,
     /// Present while the gateway moves from one plane to the other.
     crossing: Option<crossing::Crossing>,
+    /// What is on which plane meanwhile.
+    parting: Option<Arc<Parting>>,
+    /// Present while both planes carry and wait for rekeys.
+    side: Option<SideBySide>,
     /// What was carried on the other plane before a move.
     carried_before: Totals,
     plaintext: Plaintext,
@@ -107,6 +114,8 @@ impl Host {
             kernel_plane,
             has_cleared_kernel: false,
             crossing: None,
+            parting: None,
+            side: None,
             carried_before: Totals::default(),
             plaintext,
             devices,
@@ -264,12 +273,13 @@ impl Host {
 
     /// The threads' counters, or the kernel's.
     pub(super) fn totals(&self) -> Totals {
-        let now = match &self.kernel_plane {
-            Some(plane) => plane.totals(),
-            None => self
-                .engine
-                .as_ref()
-                .map_or_else(Totals::default, DataPlane::totals),
+        let now = match (&self.kernel_plane, &self.side) {
+            (Some(plane), None) => plane.totals(),
+            (kernel, side) => {
+                let by_kernel = kernel.as_ref().zip(side.as_ref());
+                let by_kernel = by_kernel.map(|(plane, side)| side.carried_by(plane));
+                crossing::sum(self.by_threads(), by_kernel.unwrap_or_default())
+            }
         };
         crossing::sum(now, self.carried_before)
     }
@@ -299,23 +309,6 @@ impl Host {
             );
         }
     }
-
-    /// Opens packet rings for native ESP. Where possible, rules keep the kernel's IP layer from processing the packets
-    /// that they receive.
-    fn put_rings(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let mark = self.installed.site().outside_mark();
-        let netlink = &mut self.outside.netlink;
-        let wanted = native::wanted_rings(snapshot, &self.local, netlink, mark);
-        let Some(rings) = self.sockets.put_rings(wanted)? else {
-            return Ok(());
-        };
-        if let Err(why) = self.installed.install_ring_bypass(&rings) {
-            (self.warn)(&format!(
-                "native ESP is also processed by the kernel's IP layer, which is slower: {why}"
-            ));
-        }
-        Ok(())
-    }
 }
 
 impl Kernel for Host {
@@ -328,10 +321,10 @@ impl Kernel for Host {
                  of the two"
             )));
         }
-        if self.is_by_kernel() {
-            carries(config)?;
-        } else {
-            serves(config)?;
+        match self.side {
+            Some(_) => self.can_serve_side_by_side(config)?,
+            None if self.is_by_kernel() => carries(config)?,
+            None => serves(config)?,
         }
         if self.outside.kernel_owns(&config.id, self.installed.site()) {
             return Err(Unsupported(format!(
@@ -344,7 +337,7 @@ impl Kernel for Host {
     }
 
     fn can_enforce(&self, policy: &Policy) -> Result<(), Unsupported> {
-        if self.is_by_kernel() {
+        if self.kernel_plane.is_some() {
             enforces(policy)
         } else {
             Ok(())
@@ -365,6 +358,9 @@ impl Kernel for Host {
         self.local = addresses;
         self.plaintext.know_addresses(self.installed.netlink())?;
         self.sockets.bind(&needs)?;
+        if self.side.is_some() {
+            return self.enforce_side_by_side(snapshot, &needs);
+        }
         if let Some(plane) = &mut self.kernel_plane {
             let devices = self.devices.names();
             plane.databases.put(snapshot, &self.local, devices)?;
@@ -392,5 +388,9 @@ impl Kernel for Host {
             (self.warn)(&format!("an unused device could not be deleted: {error}"));
         }
         Ok(())
+    }
+
+    fn follow(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        self.follow_side_by_side(snapshot)
     }
 }

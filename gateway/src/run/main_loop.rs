@@ -40,6 +40,7 @@ use dataplane::{Hook, Notice};
 use hold::Hold;
 use ipsec::database::Snapshot;
 use ipsec::sa::SaId;
+use plane_move::PlaneMove;
 use rustix::event::{EventfdFlags, eventfd};
 use sd_notify::NotifyState;
 use std::collections::{HashMap, HashSet};
@@ -86,6 +87,8 @@ pub(super) struct Gateway {
     chosen_plane: ChosenPlane,
     /// Whether it has changed since the last tick.
     has_moved: bool,
+    /// The move that waits for rekeys, if there is one.
+    plane_move: Option<PlaneMove>,
     removals: Removals,
     rekey: Option<RekeyProgress>,
     ike: Option<KeyExchange>,
@@ -143,6 +146,7 @@ impl Gateway {
             kernel_notices: None,
             chosen_plane: ChosenPlane::default(),
             has_moved: false,
+            plane_move: None,
             removals: Removals::default(),
             rekey: None,
             ike: None,
@@ -236,6 +240,7 @@ impl Gateway {
                 .map(|at| Some(at).max(held_until).unwrap_or(at));
             let due = self.removals.due().into_iter().chain(ike_due);
             let due = due.chain(held_until);
+            let due = due.chain(self.plane_move.as_ref().map(PlaneMove::due));
             let next = due.chain([next_tick]).min().unwrap_or(next_tick);
             let time = next.saturating_duration_since(Instant::now());
             let mut others = vec![self.signals.as_fd(), self.bell.as_fd()];
@@ -276,6 +281,7 @@ impl Gateway {
             self.handle_notifications();
             self.look_at_ike();
             self.look_at_hooks();
+            self.look_at_move();
             if Instant::now() >= next_tick {
                 next_tick += Duration::from_secs(1);
                 self.tick();

@@ -61,11 +61,11 @@ fn of_association(config: &SaConfig, wish: MoveWish) -> Option<String> {
         ));
     }
     if config.is_negotiated {
-        return Some(
-            "its keys are IKE's, which would have to be negotiated again for the other plane: not built yet. Restart \
-             the gateway with the other --plane"
-                .to_owned(),
-        );
+        return config.encapsulation.map(|_| {
+            "it is ESP in UDP with keys of IKE, which come by one socket on both planes: not built yet. Restart the \
+             gateway with the other --plane"
+                .to_owned()
+        });
     }
     if config.id.protocol == Protocol::IpComp {
         return Some(
@@ -90,7 +90,9 @@ fn named(config: &SaConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipsec::command::Command;
     use ipsec::database::Database;
+    use ipsec::sa::UdpEncapsulation;
     use ipsec::setkey::{Forwarding, NoNames, compile};
 
     fn told(text: &str, to_kernel: bool, same_keys: bool) -> Option<String> {
@@ -148,6 +150,33 @@ mod tests {
         for (text, word) in cases {
             let why = told(&text, true, true).unwrap_or_default();
             assert!(why.contains(word), "{word}: {why}");
+        }
+    }
+
+    #[test]
+    fn keys_of_ike_need_no_permission_and_stay_where_they_are_in_udp() {
+        let text = esp("-r 1024", GCM);
+        let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames);
+        let Command::AddSa(config) = &commands.unwrap().commands[0] else {
+            panic!("not an association");
+        };
+        let mut config = SaConfig {
+            is_negotiated: true,
+            ..(**config).clone()
+        };
+        for to_kernel in [true, false] {
+            let wish = MoveWish {
+                to_kernel,
+                same_keys: false,
+            };
+            config.encapsulation = None;
+            assert_eq!(of_association(&config, wish), None);
+            config.encapsulation = Some(UdpEncapsulation {
+                source_port: 4500,
+                destination_port: 4500,
+            });
+            let why = of_association(&config, wish).unwrap_or_default();
+            assert!(why.contains("ESP in UDP"), "{why}");
         }
     }
 

@@ -12,6 +12,12 @@ struct Pretend {
     fails: bool,
     /// Whether the old tables are refused too.
     fails_for_good: bool,
+    /// What the threads read.
+    published: Option<Arc<ArcSwap<Snapshot>>>,
+    /// Of each time that what waits for the threads was done: whether they had the snapshot.
+    followed: Vec<bool>,
+    /// Whether that fails once.
+    fails_to_follow: bool,
 }
 
 impl Kernel for Pretend {
@@ -28,6 +34,17 @@ impl Kernel for Pretend {
         self.enforced += 1;
         self.policies = policies;
         Ok(())
+    }
+
+    fn follow(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        if let Some(published) = &self.published {
+            let has_it = std::ptr::eq(&**published.load(), snapshot);
+            self.followed.push(has_it);
+        }
+        match std::mem::take(&mut self.fails_to_follow) {
+            true => Err(io::Error::other("not now")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -68,6 +85,21 @@ fn a_kernel_that_refuses_leaves_everything_as_it_was() {
     );
     plane.apply(&commands("spdflush;")).unwrap();
     assert_eq!(plane.kernel().policies, 0);
+}
+
+#[test]
+fn what_waits_for_the_threads_is_done_once_they_have_the_snapshot_and_again_if_it_failed() {
+    let mut plane = plane();
+    let published = plane.published();
+    plane.kernel().published = Some(published);
+    plane.kernel().fails_to_follow = true;
+    plane.apply(&commands(TUNNEL)).unwrap();
+    plane.tick(|_, _| ()).1.unwrap();
+    plane.tick(|_, _| ()).1.unwrap();
+    assert_eq!(plane.kernel().followed, [true, true]);
+    plane.kernel().fails = true;
+    plane.apply(&commands("flush;")).unwrap_err();
+    assert_eq!(plane.kernel().followed, [true, true, true]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod moving;
 mod passed_on;
 mod policies;
 mod served;
+mod side_by_side;
 mod watch;
 
 use super::association;
@@ -28,6 +29,7 @@ use super::policy::PolicyName;
 use super::socket::XfrmSocket;
 use super::zeroizing::ZeroizingMessage;
 use crate::failure::Failure;
+use crate::plane::Parting;
 use crate::routes::Site;
 use compare::{is_carried, is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
@@ -66,6 +68,8 @@ pub(crate) struct KernelDatabases {
     wanted: HashSet<PolicyName>,
     /// What its policies have to say about its associations.
     special: SpecialTunnels,
+    /// What is not the kernel's, while both planes carry.
+    parting: Option<Arc<Parting>>,
 }
 
 /// An association that the kernel carries.
@@ -114,6 +118,7 @@ impl KernelDatabases {
             devices: Vec::new(),
             wanted: HashSet::new(),
             special: SpecialTunnels::default(),
+            parting: None,
         })
     }
 
@@ -142,6 +147,7 @@ impl KernelDatabases {
             self.put_sa(sa)?;
         }
         let (policies, names) = by_device::policies(snapshot, &self.local, &self.devices);
+        let (policies, names) = self.of_the_kernel(snapshot, policies, names);
         self.wanted = names;
         self.special = SpecialTunnels::of(snapshot);
         policies
@@ -163,8 +169,10 @@ impl KernelDatabases {
             let place = snapshot.find(id);
             place.is_some_and(|place| is_carried(snapshot.sa(place)))
         };
-        for id in ids.into_iter().filter(|id| !is_carried(id)) {
-            self.remove_sa(&id)?;
+        for id in ids {
+            if !is_carried(&id) || !self.is_kernels(&id) {
+                self.remove_sa(&id)?;
+            }
         }
         Ok(())
     }
@@ -242,7 +250,7 @@ impl KernelDatabases {
 
     fn put_sa(&mut self, sa: &Arc<Sa>) -> io::Result<()> {
         let id = sa.config.id;
-        if !is_carried(sa) {
+        if !is_carried(sa) || !self.is_kernels(&id) {
             return Ok(());
         }
         let way = (self.is_inbound(sa), self.direction(sa));

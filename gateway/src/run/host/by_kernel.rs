@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Host {
-    /// Whether the kernel's own IPsec carries the packets.
+    /// Whether the kernel's own IPsec carries the packets, and it alone.
     pub(in crate::run) fn is_by_kernel(&self) -> bool {
-        self.kernel_plane.is_some()
+        self.kernel_plane.is_some() && self.side.is_none()
     }
 
     /// Asks the kernel for the counters of its associations, unless they are younger than `max_age`.
@@ -92,6 +92,7 @@ impl Host {
     /// A gateway that stops leaves its policies, so that nothing passes in clear, and no association: their numbers are
     /// in its state file.
     pub(in crate::run) fn end_kernel_associations(&mut self) -> io::Result<()> {
+        self.close_kernel_half_way()?;
         match &mut self.kernel_plane {
             Some(plane) => plane.databases.remove_sas(),
             None => Ok(()),

@@ -32,6 +32,22 @@ impl KernelPlane {
         self.statistics = Statistics::open().ok();
     }
 
+    /// What the kernel has carried since it had carried `before`, without drops: while both planes carry, what is the
+    /// other one's is none.
+    pub(super) fn carried_since(&self, before: Carried) -> Totals {
+        let Carried { ways } = self.databases.carried();
+        let [outbound, inbound] = [0, 1].map(|way: usize| {
+            let packets = ways[way].0.saturating_sub(before.ways[way].0);
+            PacketCounts {
+                arrived: packets,
+                packets,
+                bytes: ways[way].1.saturating_sub(before.ways[way].1),
+                ..PacketCounts::default()
+            }
+        });
+        Totals { outbound, inbound }
+    }
+
     pub(super) fn totals(&self) -> Totals {
         let Carried { ways } = self.databases.carried();
         let drops = self.statistics.as_ref().map(Statistics::drops);

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //!   plan: one plane ──► both, nothing led otherwise ──► out ──► in ──► the other plane alone
+//!                                                                 └─► keys of IKE: rekeys are waited for ──┘
 //! ```
 //!
-//! The barriers drop the same all the time. While both planes carry, each sequence number belongs to one of them.
+//! The barriers drop the same all the time. While both planes carry, each sequence number belongs to one of them, and
+//! each association of IKE to one.
 
 mod paces;
+mod quiet;
+mod rekeys;
 mod to_kernel;
 mod to_user;
 
@@ -14,26 +18,37 @@ use super::super::sockets;
 use super::Host;
 use super::crossing::{Crossing, MoveContext, text};
 use crate::memory;
-use crate::plane::{Mover, carry_out};
+use crate::plane::{Mover, Parting, carry_out};
 use crate::routes::plan::Planes;
 use crate::run::icmp_validation;
 use crate::run::sockets::Sockets;
 use ipsec::database::Snapshot;
 use std::io;
+use std::sync::Arc;
 
 impl Host {
     /// Moves to the kernel's IPsec, or from there to our own data plane. On an error the plane is the one that was.
+    /// Where there are associations of IKE both planes carry when this returns, until [`Host::end_move`].
     pub(in crate::run) fn move_plane(
         &mut self,
         to_kernel: bool,
         context: MoveContext<'_>,
     ) -> Result<(), String> {
         let before = self.carried_before;
-        let outcome = match to_kernel {
-            true => run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS),
-            false => run(to_user::ToUser::new(self, context)?, &to_user::STEPS),
+        let parting = Parting::at_the_beginning(to_kernel, &context.snapshot);
+        let has_rekeys = parting.left(&context.snapshot).next().is_some();
+        self.part(Some(Arc::new(parting)));
+        let outcome = match has_rekeys {
+            true => self.begin_with_rekeys(to_kernel, context),
+            false => match to_kernel {
+                true => run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS),
+                false => run(to_user::ToUser::new(self, context)?, &to_user::STEPS),
+            },
         };
-        self.crossing = None;
+        if outcome.is_err() || !has_rekeys {
+            self.crossing = None;
+            self.part(None);
+        }
         if outcome.is_err() {
             self.carried_before = before;
         }

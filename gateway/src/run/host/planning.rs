@@ -33,7 +33,7 @@ impl Host {
         let (mut known, mut ways) = (HashMap::new(), HashMap::new());
         for (policy, paths) in snapshot.outbound_paths() {
             let paths: Vec<_> = paths.filter(|path| !path.is_empty()).collect();
-            if by_kernel {
+            if self.is_led_by_kernel(snapshot, &paths, by_kernel) {
                 // The kernel knows the size of what fits by itself.
                 plan.push(policy, !paths.is_empty(), None);
                 let path = paths.first().copied().unwrap_or_default();

@@ -85,7 +85,11 @@ impl Gateway {
 
     /// SIGHUP: the answer is written to the log.
     pub(super) fn reload_file(&mut self) {
-        match self.reload(None) {
+        let outcome = match self.check_no_move() {
+            Ok(()) => self.reload(None),
+            Err(why) => Answer::Refused(why),
+        };
+        match outcome {
             Answer::Setkey { output, warnings } => {
                 warnings.iter().for_each(|warning| eprint!("{warning}"));
                 print!("esplanade: SIGHUP: {}", &*output);

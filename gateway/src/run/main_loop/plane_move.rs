@@ -1,9 +1,14 @@
 //! `esplanade plane`: which plane carries the packets, and the move to the other one.
 
+mod rekeys;
+mod waiting;
+
+pub(super) use waiting::PlaneMove;
+
 use super::Gateway;
 use super::answers::plane_name;
 use crate::config::{ConfiguredPeer, Mode};
-use crate::control::{Answer, PlaneQuestion};
+use crate::control::{Answer, ClientId, PlaneQuestion};
 use crate::events::What;
 use crate::plane::{KernelNotices, MoveWish, refusal, stays};
 use crate::run::host::MoveContext;
@@ -15,24 +20,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Gateway {
-    /// Answers, and moves first if that is asked for.
-    pub(super) fn plane(&mut self, question: &PlaneQuestion) -> Answer {
-        let moved = match question.to_kernel {
-            Some(to_kernel) if to_kernel != self.chosen_plane.by_kernel => {
-                let wish = MoveWish {
-                    to_kernel,
-                    same_keys: question.same_keys,
-                };
-                match self.move_plane(wish) {
-                    Ok(()) => true,
-                    Err(why) => return Answer::Refused(why),
-                }
-            }
-            _ => false,
+    /// Answers, and moves first if that is asked for. Where rekeys are waited for the answer comes later.
+    pub(super) fn plane(&mut self, client: ClientId, question: &PlaneQuestion) -> Option<Answer> {
+        let Some(to_kernel) = question.to_kernel else {
+            return Some(self.plane_status(false));
         };
+        if let Err(why) = self.check_no_move() {
+            return Some(Answer::Refused(why));
+        }
+        if to_kernel == self.chosen_plane.by_kernel {
+            return Some(self.plane_status(false));
+        }
+        let wish = MoveWish {
+            to_kernel,
+            same_keys: question.same_keys,
+        };
+        match self.move_plane(wish) {
+            Err(why) => Some(Answer::Refused(why)),
+            Ok(()) if self.has_left_behind() => {
+                self.wait_for_rekeys(client, to_kernel);
+                None
+            }
+            Ok(()) => {
+                self.has_arrived(to_kernel);
+                Some(self.plane_status(true))
+            }
+        }
+    }
+
+    pub(super) fn plane_status(&mut self, moved: bool) -> Answer {
+        let moving = self.moving_text();
+        let chosen = &self.chosen_plane;
         Answer::Plane(PlaneStatus {
-            plane: plane_name(self.chosen_plane.by_kernel).to_owned(),
-            reason: self.chosen_plane.reason.clone(),
+            plane: plane_name(chosen.by_kernel).to_owned(),
+            reason: moving.unwrap_or_else(|| chosen.reason.clone()),
             moved,
             associations: self.snapshot().sas().count() as u64,
         })
@@ -52,7 +73,6 @@ impl Gateway {
             })?),
             false => None,
         };
-        let associations = snapshot.sas().count() as u64;
         let context = MoveContext {
             options: &self.options,
             snapshot,
@@ -62,22 +82,31 @@ impl Gateway {
         moved.map_err(|why| {
             format!("not moved to the {to} plane; the plane is the one that it was: {why}")
         })?;
-        let from = plane_name(!wish.to_kernel).to_owned();
-        self.kernel_notices = notices;
+        // On the way to the other plane the kernel's are needed until its end.
+        self.kernel_notices = notices.or(self.kernel_notices.take());
+        Ok(())
+    }
+
+    /// The other plane carries alone.
+    pub(super) fn has_arrived(&mut self, to_kernel: bool) {
+        let (from, to) = (plane_name(!to_kernel), plane_name(to_kernel));
+        if !to_kernel {
+            self.kernel_notices = None;
+        }
         self.chosen_plane = ChosenPlane {
-            by_kernel: wish.to_kernel,
+            by_kernel: to_kernel,
             reason: "by `esplanade plane move`".to_owned(),
         };
         self.has_moved = true;
         // Devices, rings and sockets that only this plane has.
         self.refresh();
+        let associations = self.snapshot().sas().count() as u64;
         self.report_event(What::PlaneMoved {
-            from,
+            from: from.to_owned(),
             to: to.to_owned(),
             associations,
         });
         println!("esplanade: moved to the {to} plane, {associations} associations");
-        Ok(())
     }
 
     fn why_not_move(&mut self, snapshot: &Arc<Snapshot>, wish: MoveWish) -> Option<String> {
@@ -97,6 +126,16 @@ impl Gateway {
                 "peer {} has a device of its own, which cannot change its kind while routes lead there: write `mode = \
                  \"policy\"` and reload first",
                 peer.connection.name
+            ));
+        }
+        let orphan = self.ike.as_ref().and_then(|ike| {
+            let mut children = ike.peers.children();
+            children.find_map(|(name, _, child)| child.is_orphaned.then(|| name.to_owned()))
+        });
+        if let Some(name) = orphan {
+            return Some(format!(
+                "peer {name} has a child SA that is orphaned, which cannot be rekeyed: wait until it is negotiated \
+                 again (`esplanade status`)"
             ));
         }
         if let Some(why) = refusal(snapshot, wish).or_else(|| stays(snapshot)) {

@@ -10,6 +10,10 @@ impl Gateway {
         if !matches!(request, Request::Events | Request::Down | Request::Stop) {
             self.read_kernel_counters();
         }
+        if let (true, Err(why)) = (changes_databases(&request), self.check_no_move()) {
+            self.server.answer(id, &Answer::Refused(why));
+            return Next::Wait;
+        }
         let answer = match request {
             Request::Setkey(text) => self.apply_text(&text),
             Request::Reload(text) => self.reload(text),
@@ -35,7 +39,10 @@ impl Gateway {
             Request::RekeyPeer { name, ike } => {
                 return self.wait_for_peer(id, AwaitedOutcome::Rekey { name, ike });
             }
-            Request::Plane(question) => self.plane(&question),
+            Request::Plane(question) => match self.plane(id, &question) {
+                Some(answer) => answer,
+                None => return Next::Wait,
+            },
             Request::Drops => Answer::Drops(self.drops()),
             Request::Explain(question) => Answer::Explained(Box::new(self.explain(&question))),
             Request::Events => {
@@ -71,6 +78,18 @@ impl Gateway {
         self.command_peer(id, wanted);
         Next::Wait
     }
+}
+
+/// Whether a request would meet a move to the other plane half-way.
+fn changes_databases(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Setkey(_)
+            | Request::Reload(_)
+            | Request::Rekey(_)
+            | Request::Leave
+            | Request::LeaveTo(_)
+    )
 }
 
 fn leaving(asked_by: ClientId) -> Next {

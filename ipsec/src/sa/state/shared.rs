@@ -28,6 +28,15 @@ impl SaState {
         counters.share.open_up_to
     }
 
+    /// From now on no number is this engine's: it seals and opens nothing.
+    pub fn leave_all_numbers(&self) {
+        self.counters().share = Share {
+            send_up_to: 0,
+            open_up_to: 0,
+            ..Share::EVERYTHING
+        };
+    }
+
     /// From now on every number is this engine's.
     pub fn own_all_numbers(&self) {
         self.counters().share = Share::EVERYTHING;
@@ -90,6 +99,23 @@ mod tests {
         assert_eq!(state.reserve(&config, 1, 1, 1), Err(Dropped::OtherPlane));
         state.own_all_numbers();
         assert_eq!(state.reserve(&config, 1, 1, 1), Ok((SequenceNumber(16), 1)));
+    }
+
+    #[test]
+    fn an_association_of_the_other_engine_seals_and_opens_nothing_here() {
+        let (config, state) = state();
+        state.leave_all_numbers();
+        assert_eq!(state.reserve(&config, 1, 1, 1), Err(Dropped::OtherPlane));
+        for number in [1, 2, 1000] {
+            assert_eq!(
+                state.precheck(&config, number),
+                Err(Dropped::OtherPlane),
+                "{number}"
+            );
+        }
+        state.own_all_numbers();
+        assert_eq!(state.reserve(&config, 1, 1, 1), Ok((SequenceNumber(1), 1)));
+        assert_eq!(state.precheck(&config, 1), Ok(SequenceNumber(1)));
     }
 
     #[test]

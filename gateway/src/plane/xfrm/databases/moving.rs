@@ -32,9 +32,11 @@ impl KernelDatabases {
         self.look()
     }
 
-    /// The associations of a snapshot that the kernel is to carry, and whether each is inbound.
+    /// The associations of a snapshot that both planes are to carry for a moment, and whether each is inbound. Keys of
+    /// IKE are never on both.
     pub(crate) fn to_carry(snapshot: &Snapshot, local: &[IpAddr]) -> Vec<(Arc<Sa>, bool)> {
         let carried = snapshot.sas().filter(|sa| is_carried(sa));
+        let carried = carried.filter(|sa| !sa.config.is_negotiated);
         carried
             .map(|sa| (Arc::clone(sa), local.contains(&sa.config.id.destination)))
             .collect()
@@ -47,8 +49,17 @@ impl KernelDatabases {
         directions: &[Direction],
         is_optional: bool,
     ) -> io::Result<()> {
+        let parting = self.parting.clone();
+        let of_users = parting.map(|parting| parting.sealed_by_user(snapshot));
+        let is_users = |policy: &Policy| {
+            let of_users = of_users
+                .as_ref()
+                .filter(|_| policy.direction == Direction::Out);
+            of_users.is_some_and(|selectors| selectors.contains(&policy.selector))
+        };
         for direction in directions {
-            for (_, policy) in snapshot.policies(*direction) {
+            let policies = snapshot.policies(*direction);
+            for (_, policy) in policies.filter(|(_, policy)| !is_users(policy)) {
                 match is_optional {
                     true => self.put_policy(&Arc::new(as_optional(policy)))?,
                     false => self.put_policy(policy)?,
@@ -118,13 +129,16 @@ impl KernelDatabases {
             .map_err(|refusal| about_sa(&sa.config.id, &refusal))
     }
 
-    /// From now on the kernel alone carries: what our own data plane has counted is the beginning.
+    /// From now on the kernel alone carries associations that both planes have carried: what our own data plane has
+    /// counted of them is the beginning.
     pub(crate) fn begin_counting(&mut self) -> io::Result<()> {
         for answer in self.list_sas()? {
             let Some((id, message)) = sa_of(&answer) else {
                 continue;
             };
-            let Some(held) = self.sas.get_mut(&id) else {
+            let held = self.sas.get_mut(&id);
+            // Those of IKE were the kernel's from the beginning.
+            let Some(held) = held.filter(|held| !held.sa.config.is_negotiated) else {
                 continue;
             };
             held.before = held.sa.state.saved();
@@ -133,9 +147,10 @@ impl KernelDatabases {
         Ok(())
     }
 
-    /// Ends the associations by which nothing arrives, and leaves their numbers to our own data plane.
+    /// Ends the associations by which nothing arrives, and leaves their numbers to our own data plane. Those of IKE
+    /// stay until each is rekeyed.
     pub(crate) fn end_sending(&mut self) -> io::Result<()> {
-        for id in self.ids(false) {
+        for id in self.leaving(false) {
             let Some(sa) = self.sa(&id).cloned() else {
                 continue;
             };
@@ -169,7 +184,7 @@ impl KernelDatabases {
     /// opened a second time.
     pub(crate) fn end_opening(&mut self) -> io::Result<()> {
         let mut last = LastStates::listen()?;
-        let mut ids = self.ids(true).into_iter();
+        let mut ids = self.leaving(true).into_iter();
         ids.try_for_each(|id| self.end_opening_of(&id, &mut last))
     }
 
@@ -214,6 +229,13 @@ impl KernelDatabases {
         Ok(())
     }
 
+    /// Those of one direction that are not the kernel's any more.
+    fn leaving(&self, is_inbound: bool) -> Vec<SaId> {
+        let mut ids = self.ids(is_inbound);
+        ids.retain(|id| self.parting.is_none() || !self.is_kernels(id));
+        ids
+    }
+
     fn ids(&self, is_inbound: bool) -> Vec<SaId> {
         let held = self.sas.iter();
         held.filter(|(_, held)| held.is_inbound == is_inbound)
@@ -233,7 +255,7 @@ fn drops_before(sa: &Sa, by_kernel: [u64; REASONS.len()]) -> DropsBefore {
 }
 
 /// The policy with templates that need not have been applied.
-fn as_optional(policy: &Policy) -> Policy {
+pub(super) fn as_optional(policy: &Policy) -> Policy {
     let mut optional = policy.clone();
     if let Action::Protect(templates) = &mut optional.action {
         for template in templates {

@@ -13,6 +13,7 @@ mod arriving;
 use super::super::Host;
 use super::super::crossing::{MoveContext, sum, text};
 use super::super::kernel_plane::KernelPlane;
+use super::super::parked::Parked;
 use super::paces::Paces;
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::plan::Planes;
@@ -23,20 +24,12 @@ use dataplane::DataPlane;
 use dataplane::pipeline::hold::Held;
 use ipsec::policy::Direction;
 use ipsec::sa::Sa;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a moment is waited for at which nothing waits for our threads; packets are carried meanwhile.
 const MAX_QUIET_TIME: Duration = Duration::from_secs(1);
-
-/// How long packets may wait in the TUN device for our threads.
-const MAX_TUN_DRAIN_TIME: Duration = Duration::from_millis(20);
-
-/// The TUN device counts as empty once nothing was in it for so long.
-const TUN_IDLE_TIME: Duration = Duration::from_millis(2);
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
 
@@ -73,6 +66,9 @@ pub(super) const STEPS: [Step; 13] = [
     Step::Counters,
     Step::Stop,
 ];
+
+/// How many of them are taken before rekeys are waited for.
+pub(super) const STEPS_BEFORE_REKEYS: usize = 9;
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,6 +116,33 @@ impl<'a> ToKernel<'a> {
         }
     }
 
+    /// Both planes carry until rekeys have brought the last association of IKE to the kernel.
+    pub(super) fn park(self) -> Parked {
+        if self.kernel.is_some() {
+            self.host.kernel_plane = self.kernel;
+        }
+        Parked {
+            to_kernel: true,
+            sas: self.sas,
+            sockets: self.sockets,
+            before: self.host.carried_before,
+        }
+    }
+
+    /// Goes on, or is to be undone.
+    pub(super) fn unpark(host: &'a mut Host, context: MoveContext<'a>, parked: Parked) -> Self {
+        let Parked { sas, sockets, .. } = parked;
+        Self {
+            paces: Paces::of(sas.iter().map(|(sa, _)| &**sa)),
+            kernel: host.kernel_plane.take(),
+            host,
+            context,
+            sas,
+            edges: Vec::new(),
+            sockets,
+        }
+    }
+
     fn databases(&mut self) -> Result<&mut KernelDatabases, String> {
         let kernel = self.kernel.as_mut();
         let kernel = kernel.ok_or("not connected to the kernel's IPsec")?;
@@ -129,6 +152,7 @@ impl<'a> ToKernel<'a> {
     fn connect(&mut self) -> Result<(), String> {
         let mut kernel = KernelPlane::open(self.host.installed.site()).map_err(text)?;
         kernel.databases.begin(&self.host.local).map_err(text)?;
+        kernel.databases.part(self.host.parting.clone());
         self.kernel = Some(kernel);
         self.paces.wait();
         Ok(())
@@ -140,39 +164,6 @@ impl<'a> ToKernel<'a> {
         sas.filter(|(_, is_inbound)| *is_inbound == inbound)
             .map(|(sa, _)| Arc::clone(sa))
             .collect()
-    }
-
-    /// Holds a direction's thread at a moment at which nothing waits for it, if there is one within `limit`.
-    fn quiet(&self, direction: Direction, limit: Duration) -> Result<Option<Held>, String> {
-        let began = Instant::now();
-        let Some(engine) = &self.host.engine else {
-            return Ok(None);
-        };
-        while let Some(left) = limit.checked_sub(began.elapsed()) {
-            let Some(held) = engine.hold(direction, left) else {
-                break;
-            };
-            if !self.has_waiting(direction)? {
-                return Ok(Some(held));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether packets wait for a direction's thread.
-    fn has_waiting(&self, direction: Direction) -> Result<bool, String> {
-        if direction != Direction::Out {
-            return self.host.sockets.has_waiting().map_err(text);
-        }
-        let Some((tun, _)) = self.host.plaintext.share() else {
-            return Ok(false);
-        };
-        let mut watched = [PollFd::from_borrowed_fd(tun.as_fd(), PollFlags::IN)];
-        let none = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        Ok(poll(&mut watched, Some(&none)).map_err(text)? > 0)
     }
 
     /// The kernel seals nothing by them before its policies are there.
@@ -192,7 +183,7 @@ impl<'a> ToKernel<'a> {
         let until = Instant::now() + MAX_QUIET_TIME;
         let mut held = self.share_numbers(until)?;
         // The fewer calls there are between the last look into the TUN device and the policies, the better.
-        while held.is_some() && self.has_waiting(Direction::Out)? {
+        while held.is_some() && self.host.has_waiting(Direction::Out).map_err(text)? {
             for sa in self.carried(false) {
                 sa.state.own_all_numbers();
             }
@@ -211,25 +202,13 @@ impl<'a> ToKernel<'a> {
     /// is one.
     fn share_numbers(&mut self, until: Instant) -> Result<Option<Held>, String> {
         let left = until.saturating_duration_since(Instant::now());
-        let held = self.quiet(Direction::Out, left)?;
+        let held = self.host.quiet(Direction::Out, left).map_err(text)?;
         for sa in self.carried(false) {
             let more = self.paces.numbers_to_send(&sa);
             let limit = sa.state.share_sending(&sa.config, more);
             self.databases()?.set_sent(&sa, limit).map_err(text)?;
         }
         Ok(held)
-    }
-
-    /// Our threads seal what came before the policies.
-    fn drain(&mut self) -> Result<(), String> {
-        let (began, mut idle_since) = (Instant::now(), Instant::now());
-        while began.elapsed() < MAX_TUN_DRAIN_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
-            if self.has_waiting(Direction::Out)? {
-                idle_since = Instant::now();
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        Ok(())
     }
 
     fn arriving(&mut self, is_optional: bool) -> Result<(), String> {
@@ -252,6 +231,7 @@ impl<'a> ToKernel<'a> {
         for (sa, _) in &self.sas {
             sa.state.own_all_numbers();
         }
+        kernel.databases.part(None);
         host.kernel_plane = Some(kernel);
         host.plaintext = Plaintext::Kernel;
         let site = host.installed.site().clone();
@@ -272,7 +252,7 @@ impl Mover for ToKernel<'_> {
             Step::Barriers => self.host.cross(&snapshot, both, false).map_err(text),
             Step::Outbound => self.outbound(),
             Step::Leaving => self.leaving(),
-            Step::Drain => self.drain(),
+            Step::Drain => self.host.drain().map_err(text),
             Step::Arriving => self.arriving(true),
             Step::Inbound => self.inbound(),
             Step::Sockets => self.sockets(),
@@ -288,6 +268,10 @@ impl Mover for ToKernel<'_> {
     }
 
     fn undo(&mut self, step: Step) -> Result<(), String> {
+        self.host.part(None);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.databases.part(None);
+        }
         let snapshot = Arc::clone(&self.context.snapshot);
         let both = Planes::Both { kernel_opens: true };
         match step {

@@ -10,6 +10,7 @@
 use super::super::Host;
 use super::super::crossing::{MoveContext, text};
 use super::super::kernel_plane::KernelPlane;
+use super::super::parked::Parked;
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
@@ -21,6 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
+const EVERY: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
 
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,10 +35,11 @@ pub(super) enum Step {
     Inbound,
     Policies,
     Start,
+    Rest,
     Closed,
 }
 
-pub(super) const STEPS: [Step; 9] = [
+pub(super) const STEPS: [Step; 10] = [
     Step::Device,
     Step::Barriers,
     Step::Leaving,
@@ -45,8 +48,12 @@ pub(super) const STEPS: [Step; 9] = [
     Step::Inbound,
     Step::Policies,
     Step::Start,
+    Step::Rest,
     Step::Closed,
 ];
+
+/// How many of them are taken before rekeys are waited for.
+pub(super) const STEPS_BEFORE_REKEYS: usize = 8;
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,8 +64,11 @@ impl fmt::Display for Step {
             Self::Outbound => "the end of the kernel's outbound associations",
             Self::Sockets => "our own sockets",
             Self::Inbound => "the end of the kernel's inbound associations",
-            Self::Policies => "the end of the kernel's policies",
+            Self::Policies => {
+                "the end of the kernel's `in` and `fwd` policies, or that they require the kernel"
+            }
             Self::Start => "starting our own data plane",
+            Self::Rest => "the end of the kernel's policies",
             Self::Closed => "the barriers of our own data plane alone",
         })
     }
@@ -75,11 +85,14 @@ pub(super) struct ToUser<'a> {
     sockets: Option<Sockets>,
     /// What the kernel has carried.
     carried: Totals,
+    /// What was carried on the other plane before this move.
+    before: Totals,
 }
 
 impl<'a> ToUser<'a> {
     pub(super) fn new(host: &'a mut Host, context: MoveContext<'a>) -> Result<Self, String> {
         Ok(Self {
+            before: host.carried_before,
             host,
             context,
             kernel: None,
@@ -87,6 +100,39 @@ impl<'a> ToUser<'a> {
             sockets: None,
             carried: Totals::default(),
         })
+    }
+
+    /// Both planes carry until rekeys have brought the last association of IKE to our own.
+    pub(super) fn park(self) -> Parked {
+        self.host.kernel_plane = self.kernel;
+        Parked {
+            to_kernel: false,
+            sas: Vec::new(),
+            sockets: self.sockets,
+            before: self.before,
+        }
+    }
+
+    /// Goes on, or is to be undone.
+    pub(super) fn unpark(host: &'a mut Host, context: MoveContext<'a>, parked: Parked) -> Self {
+        let Parked {
+            sockets, before, ..
+        } = parked;
+        Self {
+            kernel: host.kernel_plane.take(),
+            host,
+            context,
+            plaintext: None,
+            sockets,
+            carried: Totals::default(),
+            before,
+        }
+    }
+
+    /// Whether the kernel still carries associations of IKE.
+    fn shares(&self) -> bool {
+        let parting = self.host.parting.as_ref();
+        parting.is_some_and(|parting| parting.left(&self.context.snapshot).next().is_some())
     }
 
     fn databases(&mut self) -> Result<&mut KernelDatabases, String> {
@@ -116,7 +162,20 @@ impl<'a> ToUser<'a> {
         let both = Planes::Both { kernel_opens: true };
         self.host.cross(&snapshot, both, false).map_err(text)?;
         let databases = self.databases()?;
-        databases.remove_policies(&[Direction::Out]).map_err(text)
+        databases.remove_leading(&snapshot).map_err(text)
+    }
+
+    /// With `in` and `fwd` policies that need not be applied, what our threads have opened passes beside what the
+    /// kernel opens.
+    fn policies(&mut self) -> Result<(), String> {
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let shares = self.shares();
+        let databases = self.databases()?;
+        match shares {
+            true => databases.put_policies(&snapshot, &ARRIVING, true),
+            false => databases.remove_policies(&ARRIVING),
+        }
+        .map_err(text)
     }
 
     /// From here on our sockets hold a copy of each packet that the kernel opens.
@@ -151,6 +210,7 @@ impl<'a> ToUser<'a> {
         self.kernel = host.kernel_plane.take();
         host.carried_before = self.carried;
         host.plaintext = plaintext;
+        host.leave_to_the_kernel(&self.context.snapshot);
         let databases = host.databases.get().cloned();
         let databases = databases.ok_or("there are no databases")?;
         let hook = Arc::clone(&self.context.hook);
@@ -189,8 +249,9 @@ impl Mover for ToUser<'_> {
             Step::Outbound => self.databases()?.end_sending().map_err(text),
             Step::Sockets => self.open_sockets(),
             Step::Inbound => self.inbound(),
-            Step::Policies => self.databases()?.remove_policies(&ARRIVING).map_err(text),
+            Step::Policies => self.policies(),
             Step::Start => self.start(),
+            Step::Rest => self.databases()?.remove_policies(&EVERY).map_err(text),
             Step::Closed => {
                 let planes = Planes::User;
                 self.host.cross(&snapshot, planes, false).map_err(text)
@@ -199,6 +260,10 @@ impl Mover for ToUser<'_> {
     }
 
     fn undo(&mut self, step: Step) -> Result<(), String> {
+        self.host.part(None);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.databases.part(None);
+        }
         let snapshot = Arc::clone(&self.context.snapshot);
         let both = Planes::Both { kernel_opens: true };
         match step {
@@ -235,6 +300,8 @@ impl Mover for ToUser<'_> {
                 self.unstart();
                 Ok(())
             }
+            // What is missing of them is put again with the next change.
+            Step::Rest => Ok(()),
             Step::Closed => self.host.cross(&snapshot, both, false).map_err(text),
         }
     }

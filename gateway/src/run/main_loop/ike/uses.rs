@@ -89,7 +89,7 @@ impl Gateway {
 
     /// From when on a packet may be one that was not reported yet, in seconds.
     pub(in crate::run::main_loop) fn received_since(&mut self) -> u64 {
-        let by_kernel = self.chosen_plane.by_kernel;
+        let by_kernel = self.chosen_plane.by_kernel || self.plane_move.is_some();
         let Some(ike) = &mut self.ike else {
             return u64::MAX;
         };

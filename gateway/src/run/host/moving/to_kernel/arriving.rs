@@ -9,7 +9,8 @@
 //! Where packets follow each other too closely for that, a number ahead is the limit, and the move waits until it has
 //! come.
 
-use super::{TUN_IDLE_TIME, ToKernel};
+use super::super::quiet::TUN_IDLE_TIME;
+use super::ToKernel;
 use crate::run::host::crossing::text;
 use crate::run::sockets;
 use ipsec::dropped::Dropped;
@@ -61,13 +62,15 @@ impl ToKernel<'_> {
         let mut pause = 1;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let Some(held) = self.quiet(Direction::In, left)? else {
+            let Some(held) = self.host.quiet(Direction::In, left).map_err(text)? else {
                 return Ok(false);
             };
             let last = sa.state.share_opening(&sa.config, 0);
             self.give_opening(sa, last)?;
             // Without a window copies cannot be told from what the kernel has opened.
-            if sa.config.replay_window == 0 || !self.has_waiting(Direction::In)? {
+            if sa.config.replay_window == 0
+                || !self.host.has_waiting(Direction::In).map_err(text)?
+            {
                 return Ok(true);
             }
             // What waits came before the kernel was ready, or is a copy: the last window tells.
@@ -81,7 +84,10 @@ impl ToKernel<'_> {
 
     /// From a number on that is ahead of what has come.
     fn hand_over_at_a_limit(&mut self, sa: &Arc<Sa>) -> Result<(), String> {
-        let held = self.quiet(Direction::In, MAX_DELIVERY_TIME)?;
+        let held = self
+            .host
+            .quiet(Direction::In, MAX_DELIVERY_TIME)
+            .map_err(text)?;
         let others = of_the_other_plane(sa);
         let more = match sa.config.replay_window {
             // Without a window the kernel cannot leave numbers to us.
@@ -117,7 +123,10 @@ impl ToKernel<'_> {
             .collect();
         let held = match in_udp.is_empty() {
             true => None,
-            false => self.quiet(Direction::In, MAX_EXACT_TIME)?,
+            false => self
+                .host
+                .quiet(Direction::In, MAX_EXACT_TIME)
+                .map_err(text)?,
         };
         for (sa, edge, _) in &in_udp {
             self.mark_as_opened(sa, *edge)?;
@@ -167,7 +176,10 @@ impl ToKernel<'_> {
             if is_over(&entry) || sa.config.replay_window == 0 {
                 continue;
             }
-            let held = self.quiet(Direction::In, MAX_DELIVERY_TIME)?;
+            let held = self
+                .host
+                .quiet(Direction::In, MAX_DELIVERY_TIME)
+                .map_err(text)?;
             let last = sa.state.share_opening(&sa.config, 0);
             if last < *edge {
                 self.databases()?.set_edge(sa, last).map_err(text)?;
@@ -179,7 +191,8 @@ impl ToKernel<'_> {
 
     /// What our thread has read is delivered.
     fn delivered(&self) -> Result<(), String> {
-        self.quiet(Direction::In, MAX_DELIVERY_TIME).map(drop)
+        let quiet = self.host.quiet(Direction::In, MAX_DELIVERY_TIME);
+        quiet.map(drop).map_err(text)
     }
 }
 

@@ -1,0 +1,259 @@
+"""`esplanade plane move` of a gateway with keys of IKE: each child SA is rekeyed straight onto the other plane."""
+
+import signal
+import threading
+import time
+
+from keyed import start_both
+from live_change import Stream
+from moving import move
+from network.expect import expect
+from network.holding_back import CREATE_CHILD_SA, held_back
+from network.timeout import slowed
+from network.wire import ESP, UDP
+from planes import (STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
+                    seen_without_a_tunnel, states, words)
+from restarting import gaps
+
+import devices
+
+PACE = slowed(0.008)
+SAMPLE_SECONDS = 0.3
+
+
+class KernelStates:
+    """The SPIs that the kernel of a gateway's host has, looked up over and over until it ends."""
+
+    def __init__(self, gateway):
+        self.host, self.seen, self.stopped = gateway.host, [], False
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        while not self.stopped:
+            self.seen.append({state["spi"] for state in states(self.host)})
+            time.sleep(SAMPLE_SECONDS)
+
+    def finish(self):
+        self.stopped = True
+        self.thread.join()
+        return set().union(*self.seen)
+
+
+def spis(gateway, *names):
+    """Of these peers, or of all."""
+    peers = gateway.status()["peers"]
+    children = [child for peer in peers if not names or peer["name"] in names for child in peer["children"]]
+    return {int(child[name], 16) for child in children for name in ("inbound_spi", "outbound_spi")}
+
+
+def moved_by_rekeys(gateway, to):
+    """A key is on one plane alone: what was before never comes to the kernel, or nothing new does."""
+    before, there = spis(gateway), KernelStates(gateway)
+    move(gateway, to)
+    seen, after = there.finish(), spis(gateway)
+    if STAND_IN:
+        return
+    expect(before and after and not before & after, f"not rekeyed: {before}, then {after}")
+    other = before if to == "kernel" else after
+    expect(not seen & other, f"on both planes on the way to {to}: {seen & other}")
+    expected = after if to == "kernel" else before
+    expect(seen & expected, f"the control failed: the kernel had {seen}, of {expected} nothing")
+
+
+def flows(sites, pairs, wire):
+    """The first packets of new keys may wait, on an emulated processor for long."""
+    for pair in pairs:
+        pair.pings()
+    carried(sites, pairs, wire, (ESP, UDP))
+
+
+def ends_of(streams, sites):
+    """Datagrams sent and reordered; none is lost or came twice."""
+    sent, lost, reordered = (sum(column) for column in zip(*(stream.finish() for stream in streams)))
+    doubled = sum(stream.duplicated() for stream in streams)
+    expect((lost, doubled) == (0, 0),
+           f"of {sent} lost {lost}, twice {doubled}, gaps {[gaps(stream) for stream in streams]}\n{words(sites)}")
+    for stream in streams:
+        stream.receiver.close()
+        stream.sender.close()
+    return sent, reordered
+
+
+def under_traffic(other, moves, more=""):
+    def test():
+        with PlaneSites("mi", left="user", right=other) as sites:
+            pairs = sites.pairs()
+            wire = seen_without_a_tunnel(sites, pairs)
+            left, _ = start_both(sites, more)
+            flows(sites, pairs, wire)
+            known = faults(sites)
+            wire.clear()
+            streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
+            for turn in range(moves):
+                moved_by_rekeys(left, ("kernel", "user")[turn % 2])
+                time.sleep(slowed(0.2))
+            sent, reordered = ends_of(streams, sites)
+            secret(wire.settle())
+            no_faults(sites, known)
+            carried(sites, pairs, wire, (ESP, UDP))
+            left_behind(left, ("user", "kernel")[moves % 2])
+            return f"{moves} moves, {sent} datagrams, lost 0, twice 0, reordered {reordered}"
+    return test
+
+
+def left_behind(gateway, plane):
+    """Nothing is left on the other plane, and nothing of the move in the policies."""
+    if STAND_IN:
+        return
+    # The kernel notes with SPI 0 that it has asked for keys.
+    there = {state["spi"] for state in states(gateway.host)} - {0}
+    expect(there == (spis(gateway) if plane == "kernel" else set()), f"in the kernel are {there}")
+    policies = gateway.host.sh("ip xfrm policy | grep -v socket || true")
+    expect("level use" not in policies, f"policies that need not be applied:\n{policies}")
+    expect(plane == "kernel" or "tmpl" not in policies, f"left in the kernel:\n{policies}")
+    expect((gateway.host.attempt("ip link show esp0")[0] == 0) == (plane == "user"), "the TUN device")
+
+
+def not_answered(plane):
+    """The peer does not answer rekeys: the move is undone, the tunnel goes on by the keys of before, and once the peer
+    answers the gateway moves."""
+    def test():
+        if STAND_IN:
+            return None
+        other = {"user": "kernel", "kernel": "user"}[plane]
+        with PlaneSites("mi", left=plane, right="user") as sites:
+            pairs = sites.pairs()
+            wire = seen_without_a_tunnel(sites, pairs)
+            left, _ = start_both(sites)
+            flows(sites, pairs, wire)
+            before = spis(left)
+            wire.clear()
+            streams = [Stream(sites, 4, back, pace=PACE) for back in (False, True)]
+            with held_back(left.host, CREATE_CHILD_SA):
+                status, output = left.attempt("plane", "move", "--to", other)
+                expect(status not in (0, 101) and "site" in output and "the one that it was" in output,
+                       f"exit status {status}: {output}")
+                says_its_plane(left, plane)
+                expect(spis(left) == before, f"keys before {before}, after {spis(left)}")
+                left_behind(left, plane)
+            sent, reordered = ends_of(streams, sites)
+            secret(wire.settle())
+            deadline = time.monotonic() + slowed(60)
+            while spis(left) & before:
+                expect(time.monotonic() < deadline, f"never rekeyed: {left.peer()}\n{left.words()}")
+                time.sleep(0.5)
+            carried(sites, pairs, wire, (ESP, UDP))
+            moved_by_rekeys(left, other)
+            carried(sites, pairs, wire, (ESP, UDP))
+            return f"{sent} datagrams, lost 0, twice 0, reordered {reordered}"
+    return test
+
+
+def one_of_two_is_not_answered(plane):
+    """The peer that had passed over is rekeyed back, the other one keeps its keys."""
+    def test():
+        if STAND_IN:
+            return None
+        other = {"user": "kernel", "kernel": "user"}[plane]
+        with PlaneSites("mi", left=plane, right="user") as sites:
+            pairs = sites.pairs()
+            wire = seen_without_a_tunnel(sites, pairs)
+            left, _ = devices.start_both(sites, two_peers)
+            flows(sites, pairs, wire)
+            before = {name: spis(left, name) for name in ("four", "six")}
+            wire.clear()
+            streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
+            with held_back(left.host, CREATE_CHILD_SA, "meta nfproto ipv4"):
+                status, output = left.attempt("plane", "move", "--to", other)
+                expect(status not in (0, 101) and "four" in output and "six" not in output,
+                       f"exit status {status}: {output}")
+                says_its_plane(left, plane)
+                expect(spis(left, "four") == before["four"], f"{left.peer('four')}")
+                expect(spis(left, "six") and not spis(left, "six") & before["six"], f"{left.peer('six')}")
+                left_behind(left, plane)
+            sent, reordered = ends_of(streams, sites)
+            secret(wire.settle())
+            carried(sites, pairs, wire, (ESP, UDP))
+            return f"{sent} datagrams, lost 0, twice 0, reordered {reordered}"
+    return test
+
+
+def two_peers(name):
+    return "".join(devices.table(name, peer, 'mode = "policy"', families=(family,), outer=family)
+                   for peer, family in (("four", 4), ("six", 6)))
+
+
+def a_peer_that_is_down():
+    """Its networks stay closed on the way there and back, and it comes up on the plane that is then."""
+    with PlaneSites("mi", left="user", right="user") as sites:
+        pairs = sites.pairs()
+        wire = seen_without_a_tunnel(sites, pairs)
+        left, right = start_both(sites)
+        for plane in ("kernel", "user"):
+            left.ask("down", "site")
+            left.wait("down")
+            wire.clear()
+            move(left, plane)
+            for pair in pairs:
+                pair.pings(1)
+            secret(wire.settle())
+            left.ask("up", "site")
+            left.wait("up")
+            right.wait("up")
+            flows(sites, pairs, wire)
+            left_behind(left, plane)
+
+
+def ended_half_way(by, to):
+    """While rekeys are waited for: nothing in clear, nothing is left of the move after a start, and it carries."""
+    def test():
+        if STAND_IN:
+            return
+        own = {"user": "kernel", "kernel": "user"}[to]
+        with PlaneSites("mi", left=own, right="user") as sites:
+            pairs = sites.pairs()
+            wire = seen_without_a_tunnel(sites, pairs)
+            left, right = start_both(sites)
+            flows(sites, pairs, wire)
+            wire.clear()
+            with held_back(left.host, CREATE_CHILD_SA):
+                asking = threading.Thread(target=left.attempt, args=("plane", "move", "--to", to), daemon=True)
+                asking.start()
+                deadline = time.monotonic() + slowed(20)
+                while "in progress" not in left.ask("plane"):
+                    expect(time.monotonic() < deadline, f"no move is in progress: {left.words()}")
+                    time.sleep(0.2)
+                status, output = left.attempt("reload")
+                expect(status not in (0, 101) and "in progress" in output, f"a reload half-way: {output}")
+                left.stop(by)
+                asking.join()
+            for pair in pairs:
+                pair.pings(1)
+            frames = wire.settle()
+            expect(not canaries(frames), "in clear after it has ended")
+            secret(frames)
+            left.start().ready()
+            for gateway in (left, right):
+                gateway.wait("up")
+            flows(sites, pairs, wire)
+            left_behind(left, own)
+    return test
+
+
+CASES = {
+    "moved with keys of IKE there and back under traffic, beside user": under_traffic("user", 2),
+}
+LONG = {
+    "moved with keys of IKE six times under traffic, beside user": under_traffic("user", 6),
+    "moved with keys of IKE six times under traffic, beside kernel": under_traffic("kernel", 6),
+    "moved with keys of IKE, rekeys not answered, from user": not_answered("user"),
+    "moved with keys of IKE, rekeys not answered, from kernel": not_answered("kernel"),
+    "moved with keys of IKE, rekeys of one of two peers not answered, from user": one_of_two_is_not_answered("user"),
+    "moved with keys of IKE, rekeys of one of two peers not answered, from kernel":
+        one_of_two_is_not_answered("kernel"),
+    "moved with keys of IKE, a peer that is down": a_peer_that_is_down,
+    "moved with keys of IKE, killed half-way to kernel": ended_half_way(signal.SIGKILL, "kernel"),
+    "moved with keys of IKE, killed half-way to user": ended_half_way(signal.SIGKILL, "user"),
+    "moved with keys of IKE, stopped half-way to kernel": ended_half_way(signal.SIGTERM, "kernel"),
+}
