@@ -4,9 +4,10 @@ import signal
 import threading
 import time
 
-from keyed import start_both
+from ike import config
+from keyed import start, start_both
 from live_change import Stream
-from moving import move
+from moving import Transfers, move
 from network.expect import expect
 from network.holding_back import CREATE_CHILD_SA, held_back
 from network.timeout import slowed
@@ -184,6 +185,31 @@ def two_peers(name):
                    for peer, family in (("four", 4), ("six", 6)))
 
 
+def in_transport_mode():
+    """What the gateways themselves send each other."""
+    with PlaneSites("mi", left="user", right="user") as sites:
+        pairs = sites.gateways_themselves(4)
+        wire = seen_without_a_tunnel(sites, pairs)
+        right, left = (start(sites, name, text=transport(name)) for name in ("right", "left"))
+        for gateway in (left, right):
+            gateway.wait("up")
+        flows(sites, pairs, wire)
+        for plane in ("kernel", "user"):
+            wire.clear()
+            transfers = Transfers(pairs[0])
+            moved_by_rekeys(left, plane)
+            transfers.finish()
+            secret(wire.settle())
+            carried(sites, pairs, wire, (ESP, UDP))
+            left_behind(left, plane)
+
+
+def transport(name):
+    lines = config(name, 'start = "wait"' if name == "right" else "").splitlines()
+    lines = [line for line in lines if not line.startswith("networks")]
+    return "\n".join(lines).replace('"policy"', '"transport"') + "\n"
+
+
 def a_peer_that_is_down():
     """Its networks stay closed on the way there and back, and it comes up on the plane that is then."""
     with PlaneSites("mi", left="user", right="user") as sites:
@@ -252,6 +278,7 @@ LONG = {
     "moved with keys of IKE, rekeys of one of two peers not answered, from user": one_of_two_is_not_answered("user"),
     "moved with keys of IKE, rekeys of one of two peers not answered, from kernel":
         one_of_two_is_not_answered("kernel"),
+    "moved with keys of IKE, in transport mode": in_transport_mode,
     "moved with keys of IKE, a peer that is down": a_peer_that_is_down,
     "moved with keys of IKE, killed half-way to kernel": ended_half_way(signal.SIGKILL, "kernel"),
     "moved with keys of IKE, killed half-way to user": ended_half_way(signal.SIGKILL, "user"),

@@ -57,7 +57,8 @@ Examples:
   esplanade plane move --to user --json
 
 What the other plane cannot do is refused before anything changes, and if a step fails the gateway stays
-where it is. No packet passes in clear meanwhile. A later `esplanade restart` uses the plane of its own
+where it is. No packet passes in clear meanwhile. Keys of IKE are rekeyed onto the other plane, which takes
+about six seconds, and at most 30 before the move is undone. A later `esplanade restart` uses the plane of its own
 options again.";
 
 pub(crate) fn plane(arguments: PlaneArguments) -> Outcome {
