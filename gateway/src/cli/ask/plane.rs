@@ -4,6 +4,11 @@ use super::{Asking, Outcome, ask, print_json, strange};
 use crate::control::{Answer, PlaneQuestion, Request};
 use crate::output::print;
 use clap::{Args, Subcommand, ValueEnum};
+use std::thread;
+use std::time::Duration;
+
+/// A move that takes longer says what it waits for.
+const QUICK_MOVE: Duration = Duration::from_secs(1);
 
 /// Which plane carries the packets, or the move to the other one.
 #[derive(Args)]
@@ -72,9 +77,21 @@ pub(crate) fn plane(arguments: PlaneArguments) -> Outcome {
             moving.asking,
         ),
     };
+    if question.to_kernel.is_some() && !asking.json {
+        thread::spawn(tell_what_takes_long);
+    }
     match ask(asking.socket.control, &Request::Plane(question))? {
         Answer::Plane(plane) if asking.json => print_json(&plane),
         Answer::Plane(plane) => print(&plane.text()),
         _ => Err(strange()),
     }
+}
+
+/// Ends with the program.
+fn tell_what_takes_long() {
+    thread::sleep(QUICK_MOVE);
+    eprintln!(
+        "esplanade: keys from IKE are rekeyed onto the other plane, which takes some seconds; `esplanade plane` names \
+         the peers that are waited for"
+    );
 }
