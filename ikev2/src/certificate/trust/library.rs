@@ -16,6 +16,7 @@ use rustls_pki_types::{
     AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm,
     TrustAnchor,
 };
+use std::sync::Arc;
 use webpki::{ALL_VERIFICATION_ALGS, VerifiedPath};
 
 /// The certificates, in the forms that rustls-webpki takes.
@@ -40,9 +41,10 @@ impl<'a> ForLibrary<'a> {
         // Sent twice, a certificate is still verified once.
         originals.sort();
         originals.dedup();
+        let originals: Arc<[_]> = originals.into();
         let algorithm = |algorithm: &&'static dyn SignatureVerificationAlgorithm| OverOriginals {
             algorithm: *algorithm,
-            originals: originals.clone(),
+            originals: Arc::clone(&originals),
         };
         Self {
             peer,
@@ -103,7 +105,7 @@ impl<'a> Original<'a> {
 #[derive(Debug)]
 pub(super) struct OverOriginals<'a> {
     algorithm: &'static dyn SignatureVerificationAlgorithm,
-    originals: Vec<Original<'a>>,
+    originals: Arc<[Original<'a>]>,
 }
 
 impl SignatureVerificationAlgorithm for OverOriginals<'_> {
