@@ -22,13 +22,12 @@ from network.expect import expect  # noqa: E402
 CHARON = "/usr/lib/ipsec/charon"
 LIBRESWAN = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".cache/libreswan")
 PLUTO = "usr/libexec/ipsec/pluto"
-PACKAGES = ["libreswan", "libldns3", "libunbound8", "libevent-core-2.1-7", "libevent-pthreads-2.1-7", "libnss3",
-            "libnss3-tools",
-            "libnspr4"]
+PACKAGES = ["libreswan", "libcurl3-nss", "libevent-2.1-7", "libevent-core-2.1-7", "libevent-pthreads-2.1-7", "libldns3",
+            "libnspr4", "libnss3", "libnss3-tools", "libunbound8"]
 # Seconds until a daemon has started, or has ended.
 START_TIMEOUT, HELD_FOR = 20, 0.05
 # What only such a daemon has in the kernel: charon's routing rule, and pluto's policies for neighbour discovery.
-RULE, POLICIES = "ip rule | grep 'lookup 220'", "ip xfrm policy | grep 'ipv6-icmp type 135'"
+RULE, POLICIES = "ip rule | grep 'lookup 220'", "ip xfrm policy | grep 'type 135'"
 
 
 def has_charon(_):
@@ -53,10 +52,12 @@ def pluto(bench):
         for name, text in (("ipsec.conf", "config setup\n"), ("ipsec.secrets", "")):
             with open(f"{folder}/{name}", "w") as file:
                 file.write(text)
-        libraries, = glob.glob(f"{LIBRESWAN}/usr/lib/*-linux-gnu")
+        libraries, = (os.path.basename(path) for path in glob.glob(f"{LIBRESWAN}/usr/lib/*-linux-gnu"))
+        # The programs that pluto starts get no LD_LIBRARY_PATH from it.
         start_and_stop(bench, f"""mount -t tmpfs run /run; mkdir /run/pluto
-            mount -t overlay -o lowerdir={LIBRESWAN}/usr/libexec:/usr/libexec libexec /usr/libexec
-            export LD_LIBRARY_PATH={libraries}
+            for folder in libexec lib/{libraries}; do
+                mount -t overlay -o lowerdir={LIBRESWAN}/usr/$folder:/usr/$folder overlay /usr/$folder
+            done
             mkdir {folder}/nss
             {LIBRESWAN}/usr/bin/certutil -N -d sql:{folder}/nss --empty-password
             exec /{PLUTO} --nofork --config {folder}/ipsec.conf --nssdir {folder}/nss --rundir /run/pluto \\
