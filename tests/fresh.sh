@@ -71,6 +71,7 @@ mount_rust() {
 # A command in the new system, with none of this machine's settings but the way to the network. The new system is the
 # root of a mount namespace: in a chroot alone the kernel lets nobody make a user namespace, which some tests do.
 inside() {
+  # shellcheck disable=SC2016 # the shell inside expands them
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rust/bin HOME=/home LANG=C.UTF-8 \
     ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
     unshare --mount bash -c 'cd "$0" && pivot_root . mnt && umount -l /mnt && cd /esplanade && exec bash -c "$1"' \
