@@ -68,8 +68,8 @@ mount_rust() {
   mount --bind "${CARGO_HOME:-$HOME/.cargo}/registry" "$root/home/.cargo/registry"
 }
 
-# A command in the new system, with none of this machine's settings but the way to the network. The new system is the
-# root of a mount namespace: in a chroot alone the kernel lets nobody make a user namespace, which some tests do.
+# A command in the new system, with none of this machine's settings but the way to the network. pivot_root makes the new
+# system the root of a mount namespace: in a chroot the kernel refuses user namespaces (EPERM), which some tests make.
 inside() {
   # shellcheck disable=SC2016 # the shell inside expands them
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/rust/bin HOME=/home LANG=C.UTF-8 \

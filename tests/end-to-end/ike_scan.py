@@ -12,7 +12,7 @@ WAITS = 'start = "wait"\n'
 OLD_SUITE = 'ike = ["3des-sha1-prfsha1-modp1024"]\n'
 GATEWAY, STRANGER = OUTER[4][1], "192.0.2.77"
 PORTS = ((), ("--nat-t",))
-IKEV1 = ((), ("--aggressive", "--id=somebody"))
+IKEV1 = ((), ("--aggressive", "--id=initiator.example.org"))
 
 
 def scan(host, *options):

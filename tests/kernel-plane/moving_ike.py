@@ -84,10 +84,7 @@ def ends_of(streams, sites):
 def under_traffic(other, moves, more=""):
     def test():
         with PlaneSites("mi", left="user", right=other) as sites:
-            pairs = sites.pairs()
-            wire = seen_without_a_tunnel(sites, pairs)
-            left, _ = start_both(sites, more)
-            flows(sites, pairs, wire)
+            pairs, wire, left, _ = brought_up(sites, lambda sites: start_both(sites, more))
             known = faults(sites)
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
@@ -116,6 +113,15 @@ def left_behind(gateway, plane):
     expect((gateway.host.attempt("ip link show esp0")[0] == 0) == (plane == "user"), "the TUN device")
 
 
+def brought_up(sites, begin=start_both):
+    """Both gateways with tunnels that carry, behind the control: what passes without a tunnel is seen on the wire."""
+    pairs = sites.pairs()
+    wire = seen_without_a_tunnel(sites, pairs)
+    left, right = begin(sites)
+    flows(sites, pairs, wire)
+    return pairs, wire, left, right
+
+
 def not_answered(plane):
     """The peer does not answer rekeys: the move is undone, the tunnel goes on by the keys of before, and once the peer
     answers the gateway moves."""
@@ -124,10 +130,7 @@ def not_answered(plane):
             return None
         other = {"user": "kernel", "kernel": "user"}[plane]
         with PlaneSites("mi", left=plane, right="user") as sites:
-            pairs = sites.pairs()
-            wire = seen_without_a_tunnel(sites, pairs)
-            left, _ = start_both(sites)
-            flows(sites, pairs, wire)
+            pairs, wire, left, _ = brought_up(sites)
             before = spis(left)
             wire.clear()
             streams = [Stream(sites, 4, back, pace=PACE) for back in (False, True)]
@@ -158,10 +161,7 @@ def one_of_two_is_not_answered(plane):
             return None
         other = {"user": "kernel", "kernel": "user"}[plane]
         with PlaneSites("mi", left=plane, right="user") as sites:
-            pairs = sites.pairs()
-            wire = seen_without_a_tunnel(sites, pairs)
-            left, _ = devices.start_both(sites, two_peers)
-            flows(sites, pairs, wire)
+            pairs, wire, left, _ = brought_up(sites, lambda sites: devices.start_both(sites, two_peers))
             before = {name: spis(left, name) for name in ("four", "six")}
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
@@ -238,10 +238,7 @@ def ended_half_way(by, to):
             return
         own = {"user": "kernel", "kernel": "user"}[to]
         with PlaneSites("mi", left=own, right="user") as sites:
-            pairs = sites.pairs()
-            wire = seen_without_a_tunnel(sites, pairs)
-            left, right = start_both(sites)
-            flows(sites, pairs, wire)
+            pairs, wire, left, right = brought_up(sites)
             wire.clear()
             with held_back(left.host, CREATE_CHILD_SA):
                 asking = threading.Thread(target=left.attempt, args=("plane", "move", "--to", to), daemon=True)
