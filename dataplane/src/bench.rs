@@ -253,6 +253,8 @@ where
                 MAX_BATCHES_IN_FLIGHT
             },
             workers,
+            left_to_workers: 0,
+            waker: None,
         };
         let work_ready = Arc::default();
         let prepare = Metered(self.prepare, Arc::clone(&passed));

@@ -49,8 +49,25 @@ pub struct Ends {
     pub replies: Option<Box<dyn PlaintextSink>>,
     /// Path MTUs that the protected side learns.
     pub paths: PmtuCache,
-    /// Wake the sources' threads, so that a stop does not wait until their sleep ends.
-    pub wakers: Vec<Waker>,
+    /// Wake the sources' threads.
+    pub wakers: Wakers,
+}
+
+/// Wake the thread that sleeps in a source, so that a stop does not wait until its sleep ends, and workers can tell it
+/// what they have finished.
+#[derive(Clone, Debug, Default)]
+pub struct Wakers {
+    /// That of the plaintext source.
+    pub plaintext: Option<Waker>,
+    /// That of the protected source.
+    pub protected: Option<Waker>,
+}
+
+impl Wakers {
+    fn wake(&self) {
+        let both = [&self.plaintext, &self.protected];
+        both.into_iter().flatten().for_each(Waker::wake);
+    }
 }
 
 /// How the data plane works.
@@ -62,7 +79,7 @@ pub struct Options {
     pub placement: Placement,
     /// How much is read at a time.
     pub batch: BatchSize,
-    /// Batches in flight per direction.
+    /// Batches in flight per direction, if that is not less than two for each worker and one more.
     pub slots: usize,
     /// Whether a reading thread polls or sleeps when no packet is there.
     pub idle: Idle,
@@ -104,7 +121,7 @@ pub struct Totals {
 /// The running data plane. Dropping it stops it.
 pub struct DataPlane {
     stop: Arc<AtomicBool>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
     readers: Vec<JoinHandle<()>>,
     /// Ends after the readers, which still drain their lanes.
     threads: Arc<WorkerThreads>,
@@ -113,6 +130,9 @@ pub struct DataPlane {
     outbound: Arc<Counters>,
     inbound: Arc<Counters>,
 }
+
+/// One for each direction.
+const READING_THREADS: usize = 2;
 
 /// The longest sleep of a reading thread without a wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -146,7 +166,7 @@ impl DataPlane {
         let mut plane = Self {
             stop: Arc::new(AtomicBool::new(false)),
             wakers,
-            readers: Vec::with_capacity(2),
+            readers: Vec::with_capacity(READING_THREADS),
             threads: Arc::new(threads),
             report_cells: [(); 2].map(|()| governor::report_cell(options.workers)),
             gates: Default::default(),
@@ -208,7 +228,7 @@ impl DataPlane {
     /// left, and gives up after `limit`. Packets that arrive wait in the source's queue until the hold is dropped.
     pub fn hold(&self, direction: Direction, limit: Duration) -> Option<Held> {
         let place = usize::from(direction != Direction::Out);
-        self.gates[place].hold(limit, || self.wakers.iter().for_each(Waker::wake))
+        self.gates[place].hold(limit, || self.wakers.wake())
     }
 
     /// Stops reading, sends all batches in flight, and returns the final counts.
@@ -219,7 +239,7 @@ impl DataPlane {
 
     fn halt(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.wakers.iter().for_each(Waker::wake);
+        self.wakers.wake();
         self.gates.iter().for_each(|gate| gate.end());
         for reader in self.readers.drain(..) {
             // A thread that panicked has printed its message already.
@@ -241,10 +261,20 @@ fn pumps(
     (hook, work_ready): (&Hook, &Arc<Event>),
     (outbound, inbound): (&Arc<Counters>, &Arc<Counters>),
 ) -> io::Result<(OutboundPump, InboundPump)> {
-    let lane_config = LaneConfig {
-        slots: options.slots,
+    // Each worker can have a batch while the next one is ready for it.
+    let slots = options.slots.max(2 * options.workers.at_most() + 1);
+    let processors = wake::processors(&options.placement.cpus);
+    let lane_config = |waker| LaneConfig {
+        slots,
+        // On a processor that a reading thread needs a worker would only take its time.
+        left_to_workers: processors.saturating_sub(READING_THREADS),
         workers: options.workers.at_first(),
+        waker,
     };
+    let Wakers {
+        plaintext,
+        protected,
+    } = ends.wakers;
     let outbound = Outbound {
         source: ends.plaintext_source,
         sink: ends.protected_sink,
@@ -266,8 +296,16 @@ fn pumps(
         counters: Arc::clone(inbound),
     };
     Ok((
-        outbound.pump(options.batch, &lane_config, Arc::clone(work_ready)),
-        inbound.pump(options.batch, &lane_config, Arc::clone(work_ready)),
+        outbound.pump(
+            options.batch,
+            &lane_config(plaintext),
+            Arc::clone(work_ready),
+        ),
+        inbound.pump(
+            options.batch,
+            &lane_config(protected),
+            Arc::clone(work_ready),
+        ),
     ))
 }
 
@@ -339,6 +377,6 @@ impl Reader {
 
     /// Whether there are fewer processors than threads.
     fn is_crowded<P: Prepare, C: Commit<P::Batch>>(&self, pump: &Pump<P, C>) -> bool {
-        self.processors <= 2 + pump.lane().workers()
+        self.processors <= READING_THREADS + pump.lane().workers()
     }
 }

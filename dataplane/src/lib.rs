@@ -26,5 +26,5 @@ pub mod pipeline;
 mod syn;
 pub mod train;
 
-pub use engine::{DataPlane, Ends, Options, Totals};
+pub use engine::{DataPlane, Ends, Options, Totals, Wakers};
 pub use notice::{Hook, Notice};

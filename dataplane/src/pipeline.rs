@@ -17,5 +17,6 @@ pub mod lane_stats;
 pub(crate) mod migration;
 pub mod priority;
 pub mod pump;
+pub mod source_sleep;
 pub mod wake;
 pub mod worker;

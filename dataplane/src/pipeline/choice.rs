@@ -43,6 +43,8 @@ pub struct Chooser {
     pause_left: f64,
     /// The throughput with workers over that without, by the last trial.
     gain: Option<f64>,
+    /// The workers of the last trial, if they did not gain.
+    in_vain: Option<usize>,
     /// Costs at that trial: with others the result may differ.
     trial_costs: Costs,
 }
@@ -108,6 +110,7 @@ impl Chooser {
             pause: MIN_PAUSE_SECONDS,
             pause_left: 0.0,
             gain: None,
+            in_vain: None,
             trial_costs: Costs::default(),
         }
     }
@@ -162,12 +165,23 @@ impl Chooser {
         if spare < MIN_SPARE_PROCESSORS {
             return stay(Reason::NoneIdle(spare));
         }
-        let workers = self.costs.useful_workers().min(self.max_workers);
+        let workers = self.workers_to_try(spare);
         let promise = self.costs.promise(workers, spare);
         if promise < MIN_PROMISED_GAIN {
             return stay(Reason::WouldNotPay(promise));
         }
         self.start_trial(workers, 0, rate)
+    }
+
+    /// As many as the costs of one thread can keep busy, or, after those were in vain, as many as there are idle
+    /// processors: small batches, which are done sooner by more workers, cost more for a packet than these costs say.
+    fn workers_to_try(&self, spare: f64) -> usize {
+        let useful = self.costs.useful_workers().min(self.max_workers);
+        let idle = (spare as usize).clamp(useful, self.max_workers);
+        match self.in_vain {
+            Some(tried) if tried < idle => idle,
+            _ => useful,
+        }
     }
 
     fn with_workers(&mut self, seen: &Interval) -> Choice {
@@ -252,6 +266,7 @@ impl Chooser {
         self.gain = Some(gain);
         self.pause_left = self.pause;
         self.pause = (self.pause * 2.0).min(MAX_PAUSE_SECONDS);
+        self.in_vain = (gain < MIN_MEASURED_GAIN).then_some(workers);
         if gain < MIN_MEASURED_GAIN {
             self.state = State::Inline {
                 behind: CONFIRMING_INTERVALS,

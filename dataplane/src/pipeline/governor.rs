@@ -38,6 +38,17 @@ impl Workers {
             Self::Forced(count) => count,
         }
     }
+
+    /// How many there can be, of a process that may use the processors of the calling thread.
+    pub fn at_most(self) -> usize {
+        match self {
+            Self::Auto => affinity::allowed()
+                .unwrap_or_default()
+                .len()
+                .saturating_sub(1),
+            Self::Forced(count) => count,
+        }
+    }
 }
 
 impl FromStr for Workers {
@@ -159,7 +170,7 @@ impl Governor {
         };
         Self {
             policy: match workers {
-                Workers::Auto => Policy::Auto(Box::new(Chooser::new(cpus.len().saturating_sub(1)))),
+                Workers::Auto => Policy::Auto(Box::new(Chooser::new(workers.at_most()))),
                 Workers::Forced(_) => Policy::Forced(Costs::default()),
             },
             threads,

@@ -11,14 +11,16 @@
 //!
 //! Only the producer commits. The kernel queues packets by the processor of the thread that sends them (a backlog, a
 //! transmit queue), so batches that leave in order through different threads could still overtake each other in these
-//! queues. Workers finish batches in their slots; the producer takes them out between two reads, and never sleeps in
-//! its source before the lane is empty, so that no batch waits for more input.
+//! queues. Workers finish batches in their slots; the producer takes them out between two reads. It sleeps in its source
+//! when the lane is empty, or when workers have all that is in it: then the worker that finishes the oldest batch ends
+//! that sleep. So no batch waits for more input.
 //!
 //! No finished batch is missed: a worker sets a slot to `Done` under the slot's lock before it notifies, and the
 //! producer checks that slot after it has counted itself as a sleeper.
 
 use super::event::Event;
 use super::lane_stats::{LaneStats, TransformedBy};
+use super::source_sleep::{SourceSleep, Wake};
 use super::worker::WorkSource;
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
@@ -26,12 +28,14 @@ use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
+use std::io;
 use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
+use std::time::Duration;
 
 /// The middle step of a batch: any thread, any order, several at a time.
 pub trait Transform: Send {
@@ -50,6 +54,15 @@ pub trait Commit<B>: Send {
     fn commit(&mut self, batch: Box<B>);
 }
 
+/// Batches that a producer which finds nothing to read leaves to workers, and does not transform itself.
+#[derive(Default)]
+pub struct LeftToWorkers {
+    /// How many at a time: as many as processors have nothing else to do.
+    pub at_most: usize,
+    /// Wakes the producer where it sleeps in its source meanwhile; without, it leaves none.
+    pub wake: Option<Wake>,
+}
+
 /// A slot of the ring. A batch whose packets all failed stays in its slot until all earlier ones are committed.
 enum Slot<B> {
     Free,
@@ -65,7 +78,9 @@ pub struct Lane<B> {
     published: CachePadded<AtomicU64>,
     /// How many were claimed so far, at most `published`.
     claimed: CachePadded<AtomicU64>,
-    /// How many were committed so far, at most `claimed`. Written by the producer only.
+    /// How many were transformed so far, at most `claimed`.
+    transformed: CachePadded<AtomicU64>,
+    /// How many were committed so far, at most `transformed`. Written by the producer only.
     committed: CachePadded<AtomicU64>,
     /// How many workers take part; with 0 they ignore this lane. Changed by the producer only, between two batches.
     workers: AtomicUsize,
@@ -73,6 +88,10 @@ pub struct Lane<B> {
     work_ready: Arc<Event>,
     /// Wakes a waiting producer when a worker has finished a batch.
     finished: Event,
+    /// How many batches may be left to workers at a time.
+    most_left: u64,
+    /// Wakes a producer that sleeps in its source meanwhile.
+    source_sleep: SourceSleep,
     stats: CachePadded<LaneStats>,
 }
 
@@ -82,19 +101,32 @@ pub struct Producer<B, C> {
     committer: C,
 }
 
+/// A batch that takes at least this long is left to a worker, although the producer has nothing else to do. MEASURED:
+/// on 16 processors one TCP stream by AES-128-GCM and four workers reaches 1.30 times as much where all batches are
+/// left, 1.06 times where those of 30 µs are, and no more where those of 100 µs are. Below the limit is a packet that
+/// comes alone: waking a worker for it would take longer than it does.
+const MIN_LEFT_TO_WORKERS: Duration = Duration::from_micros(5);
+
+/// The producer transforms a batch itself that no worker has begun for this long and for as long as a batch takes: the
+/// workers have other lanes, and the system may have other work.
+const MIN_WAIT_FOR_WORKERS: Duration = Duration::from_micros(50);
+
 impl<B: Transform, C: Commit<B>> Producer<B, C> {
     /// A lane of `slots` slots whose batches end in `committer`; `work_ready` wakes the workers.
-    pub fn new(slots: usize, committer: C, work_ready: Arc<Event>) -> Self {
+    pub fn new(slots: usize, committer: C, work_ready: Arc<Event>, left: LeftToWorkers) -> Self {
         let slot = || CachePadded::new(Mutex::new(Slot::Free));
         let counter = || CachePadded::new(AtomicU64::new(0));
         let lane = Lane {
             slots: (0..slots.max(1)).map(|_| slot()).collect(),
             published: counter(),
             claimed: counter(),
+            transformed: counter(),
             committed: counter(),
             workers: AtomicUsize::new(0),
             work_ready,
             finished: Event::default(),
+            most_left: left.at_most as u64,
+            source_sleep: SourceSleep::new(left.wake),
             stats: CachePadded::default(),
         };
         Self {
@@ -108,6 +140,12 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         &self.lane
     }
 
+    /// What commits.
+    #[cfg(test)]
+    pub(super) fn committer(&self) -> &C {
+        &self.committer
+    }
+
     /// Appends `batch` and offers it to the workers. If the ring is full the caller transforms, or waits, until there
     /// is room.
     pub fn publish(&mut self, batch: Box<B>) {
@@ -116,9 +154,9 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         let place = lane.published.load(Ordering::Relaxed);
         *lane.slot(place) = Slot::Ready(batch);
         lane.published.store(place + 1, Ordering::Release);
-        // The producer itself will soon transform a single batch, after it has polled for input: waking a thread costs
-        // more.
-        if lane.on_offer() > 1 && lane.workers() > 0 {
+        // The producer itself will soon transform a single batch, after it has polled for input, if waking a thread
+        // costs more.
+        if lane.workers() > 0 && (lane.on_offer() > 1 || lane.is_left_to_workers()) {
             lane.stats.wake(|| lane.work_ready.notify_one());
         }
     }
@@ -135,10 +173,37 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
         }
     }
 
-    /// Transforms as long as a batch is on offer, and commits what is done.
+    /// Transforms what is on offer and not left to workers, and commits what is done.
     pub fn work(&mut self) {
-        while self.work_once() {}
+        while !self.lane.is_left_to_workers() && self.work_once() {}
         self.commit();
+    }
+
+    /// If workers have all batches: reads by `read`, which sleeps until there is input, at most for the time that it is
+    /// given; the worker that finishes the oldest batch ends that sleep. Nothing where the producer should work instead.
+    pub fn read_beside_workers(
+        &mut self,
+        limit: Duration,
+        read: impl FnOnce(Duration) -> io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        self.commit();
+        let lane = &*self.lane;
+        if lane.in_flight() == 0 || !lane.is_left_to_workers() {
+            return None;
+        }
+        let patience = lane.stats.of_a_batch().max(MIN_WAIT_FOR_WORKERS);
+        let limit = limit.min(patience);
+        let head = lane.committed.load(Ordering::Relaxed);
+        let found = lane
+            .source_sleep
+            .sleep(|| lane.head_is_done(), || read(limit))
+            .unwrap_or(Ok(0));
+        self.commit();
+        let is_unbegun = self.lane.committed.load(Ordering::Relaxed) == head;
+        if matches!(found, Ok(0)) && is_unbegun {
+            self.work_once();
+        }
+        Some(found)
     }
 
     /// Commits what is done, and transforms while more batches are on offer than there are workers: then another thread
@@ -221,6 +286,16 @@ impl<B: Transform> Lane<B> {
         self.published.load(Ordering::Acquire) - claimed
     }
 
+    /// Whether there is a worker, and a processor, for each batch that is not transformed yet, and a batch takes longer
+    /// than waking one.
+    fn is_left_to_workers(&self) -> bool {
+        let transformed = self.transformed.load(Ordering::Acquire);
+        let waiting = self.published.load(Ordering::Acquire) - transformed;
+        self.source_sleep.can_be_ended()
+            && self.stats.of_a_batch() >= MIN_LEFT_TO_WORKERS
+            && waiting <= self.most_left.min(self.workers() as u64)
+    }
+
     fn in_flight(&self) -> u64 {
         let committed = self.committed.load(Ordering::Acquire);
         self.published.load(Ordering::Acquire) - committed
@@ -234,6 +309,7 @@ impl<B: Transform> Lane<B> {
         self.transform(place, by);
         if by == TransformedBy::Worker {
             self.finished.notify_one();
+            self.source_sleep.end_if(|| self.head_is_done());
         }
         true
     }
@@ -275,6 +351,7 @@ impl<B: Transform> Lane<B> {
         self.stats.transform(by, packets, || batch.transform());
         std::mem::forget(guard);
         *self.slot(place) = Slot::Done(batch);
+        self.transformed.fetch_add(1, Ordering::Release);
     }
 
     /// The batch at the head if it is done. Called by the producer only.

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 pub struct LaneStats {
     packets: AtomicU64,
     transform_ns: AtomicU64,
+    /// The running mean of the time for one batch.
+    batch_ns: AtomicU64,
     own_transform_ns: AtomicU64,
     calls: AtomicU64,
     calling_ns: AtomicU64,
@@ -37,6 +39,9 @@ pub enum TransformedBy {
     Worker,
 }
 
+/// The number of batches by which the running mean follows a change.
+const MEAN_BATCHES: u64 = 8;
+
 impl LaneStats {
     /// Times `work` on `packets` packets.
     pub fn transform(&self, by: TransformedBy, packets: u64, work: impl FnOnce()) {
@@ -45,9 +50,17 @@ impl LaneStats {
         let time = nanoseconds(start.elapsed());
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.transform_ns.fetch_add(time, Ordering::Relaxed);
+        let mean = self.batch_ns.load(Ordering::Relaxed);
+        let weighed = mean - mean / MEAN_BATCHES + time / MEAN_BATCHES;
+        self.batch_ns.store(weighed, Ordering::Relaxed);
         if by == TransformedBy::Reader {
             self.own_transform_ns.fetch_add(time, Ordering::Relaxed);
         }
+    }
+
+    /// How long a batch takes, by the last ones. Where several threads end one at the same time, some do not count.
+    pub fn of_a_batch(&self) -> Duration {
+        Duration::from_nanos(self.batch_ns.load(Ordering::Relaxed))
     }
 
     /// Times `wake`, which wakes a worker.

@@ -156,7 +156,7 @@ fn both_with_workers_come_to_rest(suite: &str) -> bool {
         plaintext_sink: Box::new(NullSink),
         replies: None,
         paths: PmtuCache::default(),
-        wakers: Vec::new(),
+        wakers: Default::default(),
     };
     // One text for both directions, as this gateway is the left end of one tunnel and the right end of the other.
     let left = without_replay_check(suite, false);

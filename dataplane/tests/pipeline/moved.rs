@@ -232,7 +232,7 @@ fn with_a_gateway(workers: usize) {
         plaintext_sink: Box::new(Catch(Feed::new([]), ALL_TRAINS)),
         replies: None,
         paths: PmtuCache::default(),
-        wakers: Vec::new(),
+        wakers: Default::default(),
     };
     let options = Options {
         workers: Workers::Forced(workers),

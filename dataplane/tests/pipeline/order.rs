@@ -33,7 +33,7 @@ fn run(databases: Arc<ArcSwap<Snapshot>>, workers: usize, idle: Idle) -> Running
         plaintext_sink: Box::new(Catch(plaintext_out.clone(), TrainKinds::default())),
         replies: None,
         paths: PmtuCache::default(),
-        wakers: Vec::new(),
+        wakers: Default::default(),
     };
     let options = Options {
         workers: Workers::Forced(workers),

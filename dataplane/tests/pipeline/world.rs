@@ -345,6 +345,8 @@ pub struct World {
 pub const INLINE: LaneConfig = LaneConfig {
     slots: 4,
     workers: 0,
+    left_to_workers: 0,
+    waker: None,
 };
 
 /// Datagrams that were sent as bursts, one by one.

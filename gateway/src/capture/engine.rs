@@ -86,6 +86,8 @@ impl Engine {
         let lane_config = LaneConfig {
             slots: 1,
             workers: 0,
+            left_to_workers: 0,
+            waker: None,
         };
         let size = BatchSize {
             items: together,

@@ -33,7 +33,7 @@ use dataplane::io::udp::FirstSocket;
 use dataplane::io::{Family, PmtuCache, Waker, Warn};
 use dataplane::iv::IvSource;
 use dataplane::pipeline::governor::LaneReport;
-use dataplane::{DataPlane, Ends, Hook, Totals};
+use dataplane::{DataPlane, Ends, Hook, Totals, Wakers};
 use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
 use ipsec::sa::SaConfig;
@@ -230,7 +230,10 @@ impl Host {
             plaintext_sink: sink,
             replies: Some(replies),
             paths: self.paths.clone(),
-            wakers: vec![arrival, waker],
+            wakers: Wakers {
+                plaintext: Some(waker),
+                protected: Some(arrival),
+            },
         };
         self.engine = Some(DataPlane::start(ends, databases, &self.options, hook)?);
         Ok(())

@@ -185,6 +185,42 @@ fn trials_of_what_does_not_pay_become_rare() {
 }
 
 #[test]
+fn where_a_few_workers_gain_nothing_many_are_tried_next() {
+    let wide = World {
+        serial_ns: 1000.0,
+        transform_ns: 2500.0,
+        spare: 13.4,
+        ..DEAR
+    };
+    let vain = World {
+        efficiency: 0.2,
+        ..wide
+    };
+    let mut chooser = Chooser::new(15);
+    let mut tried = Vec::new();
+    let mut workers = 0;
+    for _ in 0..300 {
+        let world = if workers > 3 { wide } else { vain };
+        workers = chooser.next(&interval(&world, workers)).workers;
+        if workers > 0 && tried.last() != Some(&workers) {
+            tried.push(workers);
+        }
+    }
+    assert_eq!(
+        tried,
+        [3, 13],
+        "13 processors are idle, and 13 workers gain"
+    );
+    assert_eq!(chooser.in_vain, None);
+    // Where many gain nothing either, both are tried in turns.
+    let counts: Vec<usize> = run(&mut Chooser::new(15), &vain, 0, 30.0)
+        .iter()
+        .map(|choice| choice.workers)
+        .collect();
+    assert!(counts.contains(&3) && counts.contains(&13), "{counts:?}");
+}
+
+#[test]
 fn workers_that_pay_stay_but_are_doubted_now_and_then() {
     let choices = run(&mut Chooser::new(1), &DEAR, 0, 600.0);
     let without = choices.iter().filter(|choice| choice.workers == 0).count();

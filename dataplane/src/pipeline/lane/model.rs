@@ -1,4 +1,4 @@
-//! Every interleaving of small lanes, by loom: `RUSTFLAGS="--cfg loom" cargo test -p dataplane --lib lane`.
+//! Every interleaving of small lanes, by loom: `RUSTFLAGS="--cfg loom" cargo test -p dataplane --lib model::`.
 
 use super::*;
 use loom::sync::atomic::AtomicBool;
@@ -32,7 +32,12 @@ type Ends = (Producer<Numbered, Strict>, Arc<AtomicU64>, Arc<Event>);
 fn lane(slots: usize) -> Ends {
     let done = Arc::new(AtomicU64::new(0));
     let work_ready = Arc::new(Event::default());
-    let mut producer = Producer::new(slots, Strict(Arc::clone(&done)), Arc::clone(&work_ready));
+    let mut producer = Producer::new(
+        slots,
+        Strict(Arc::clone(&done)),
+        Arc::clone(&work_ready),
+        LeftToWorkers::default(),
+    );
     producer.set_workers(1);
     (producer, done, work_ready)
 }
