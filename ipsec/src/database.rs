@@ -9,6 +9,7 @@
 //! Everything a packet needs is looked up when a snapshot is made: which associations a policy leads to, and where
 //! to find a policy among many (`index`).
 
+mod alike;
 mod change_error;
 mod choices;
 mod compression;

@@ -29,26 +29,42 @@ const EMPTY: Slot = Slot {
 impl HashIndex {
     /// The positions of these keys, all of them different, in their order.
     pub fn of<const N: usize>(keys: impl ExactSizeIterator<Item = [u64; N]>) -> Self {
-        let count = (2 * keys.len()).next_power_of_two().max(2);
-        let mut places = Self {
-            slots: vec![EMPTY; count].into(),
-            shift: 64 - count.trailing_zeros(),
-            // Random, so that keys cannot be chosen to collide.
-            seed: RandomState::new().hash_one(count),
-        };
+        let mut places = Self::with_room(keys.len());
         for (key, place) in keys.zip(0..) {
-            places.insert(places.hash(key), place);
+            places.find_or_insert(key, place, |_| false);
         }
         places
     }
 
-    fn insert(&mut self, hash: u64, place: u32) {
+    /// Empty, for at most so many keys.
+    pub fn with_room(keys: usize) -> Self {
+        let count = (2 * keys).next_power_of_two().max(2);
+        Self {
+            slots: vec![EMPTY; count].into(),
+            shift: 64 - count.trailing_zeros(),
+            // Random, so that keys cannot be chosen to collide.
+            seed: RandomState::new().hash_one(count),
+        }
+    }
+
+    /// The position of a key, as [`HashIndex::find`]; a key that has none gets `place`.
+    pub fn find_or_insert<const N: usize>(
+        &mut self,
+        key: [u64; N],
+        place: u32,
+        is_it: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let hash = self.hash(key);
+        let tag = hash as u32;
         let mut at = self.first(hash);
         while self.slots[at].place != EMPTY.place {
+            if self.slots[at].tag == tag && is_it(self.slots[at].place) {
+                return Some(self.slots[at].place);
+            }
             at = (at + 1) & (self.slots.len() - 1);
         }
-        let tag = hash as u32;
         self.slots[at] = Slot { tag, place };
+        None
     }
 
     /// The position of a key; `is_it` checks whether the entry at a position has it.

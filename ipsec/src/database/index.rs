@@ -5,7 +5,6 @@ use super::hash_index::HashIndex;
 use crate::packet::{FragmentKind, Outline};
 use crate::policy::{Selector, Upper, network};
 use multibuffer::prefetch;
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Selectors in order of precedence, ready to be searched.
@@ -50,28 +49,32 @@ pub(super) enum Fit {
 
 impl Index {
     /// An index over selectors in order of precedence: the rank of each is its place.
-    pub(super) fn new<'a>(selectors: impl Iterator<Item = &'a Selector>) -> Self {
-        let mut drafts: Vec<(Shape, Drafted)> = Vec::new();
-        for (selector, rank) in selectors.zip(0..) {
-            if selector.source.address.is_ipv6() != selector.destination.address.is_ipv6() {
-                continue;
-            }
-            let same = |(shape, _): &&mut (Shape, _)| shape.has(selector);
-            match drafts.iter_mut().find(same) {
-                Some((_, drafted)) => drafted.push(rank, selector),
-                None => {
-                    let mut drafted = Drafted::default();
-                    drafted.push(rank, selector);
-                    drafts.push((Shape::of(selector, rank), drafted));
-                }
+    pub(super) fn new<'a>(selectors: impl Iterator<Item = &'a Selector> + Clone) -> Self {
+        let ranked = selectors.zip(0..).filter(|(selector, _)| {
+            selector.source.address.is_ipv6() == selector.destination.address.is_ipv6()
+        });
+        let mut counted: Vec<(Shape, usize)> = Vec::new();
+        for (selector, rank) in ranked.clone() {
+            match counted.iter_mut().find(|(shape, _)| shape.has(selector)) {
+                Some((_, count)) => *count += 1,
+                None => counted.push((Shape::of(selector, rank), 1)),
             }
         }
-        let finished = drafts
-            .into_iter()
-            .map(|(shape, drafted)| drafted.finish(shape));
-        let mut shapes: Vec<_> = finished.collect();
-        shapes.sort_by_key(|shape| shape.first_rank);
-        Self { shapes }
+        let drafted = counted.into_iter();
+        let mut drafts: Vec<_> = drafted
+            .map(|(shape, count)| Drafted::new(shape, count))
+            .collect();
+        for (selector, rank) in ranked {
+            let mut drafts = drafts.iter_mut();
+            // INVARIANT: each selector has a shape since the first pass.
+            if let Some(drafted) = drafts.find(|drafted| drafted.shape.has(selector)) {
+                drafted.push(rank, selector);
+            }
+        }
+        let shapes = drafts.into_iter().map(|drafted| drafted.shape);
+        Self {
+            shapes: shapes.collect(),
+        }
     }
 
     /// The rank of the first selector that fits, or may fit.
@@ -137,15 +140,25 @@ pub(super) struct Guess {
     place: u32,
 }
 
-/// The selectors of one shape while they are collected: each pair of networks with ranks and upper layers in order.
-#[derive(Default)]
+/// A shape while its selectors are collected.
 struct Drafted {
-    numbers: HashMap<Networks, usize>,
-    pairs: Vec<(Networks, Vec<(u32, Upper)>)>,
+    shape: Shape,
+    /// Of the first candidate of each pair of networks, the last one.
+    last: Vec<u32>,
 }
 
 impl Drafted {
+    fn new(mut shape: Shape, selectors: usize) -> Self {
+        shape.places = HashIndex::with_room(selectors);
+        shape.candidates = Vec::with_capacity(selectors);
+        let last = Vec::with_capacity(selectors);
+        Self { shape, last }
+    }
+
     fn push(&mut self, rank: u32, selector: &Selector) {
+        let Shape {
+            places, candidates, ..
+        } = &mut self.shape;
         let Selector {
             source,
             destination,
@@ -155,42 +168,19 @@ impl Drafted {
             network(source.address, source.len),
             network(destination.address, destination.len),
         );
-        let next = self.pairs.len();
-        let number = *self.numbers.entry(networks).or_insert(next);
-        if number == next {
-            self.pairs.push((networks, Vec::with_capacity(1)));
+        let place = candidates.len() as u32;
+        let is_it = |place: u32| candidates[place as usize].networks == networks;
+        if let Some(first) = places.find_or_insert(words(networks), place, is_it) {
+            let before = std::mem::replace(&mut self.last[first as usize], place);
+            candidates[before as usize].next = place;
         }
-        self.pairs[number].1.push((rank, *upper));
-    }
-
-    /// The first candidate of each pair stands at the pair's position; all others follow behind.
-    fn finish(self, shape: Shape) -> Shape {
-        let pairs = self.pairs;
-        let places = HashIndex::of(pairs.iter().map(|(networks, _)| words(*networks)));
-        let candidate = |networks, (rank, upper): (u32, Upper)| Candidate {
+        self.last.push(place);
+        candidates.push(Candidate {
             networks,
             rank,
             next: 0,
-            upper,
-        };
-        let firsts = pairs
-            .iter()
-            .map(|(networks, of_pair)| candidate(*networks, of_pair[0]));
-        let mut candidates: Vec<_> = firsts.collect();
-        for (first, (networks, of_pair)) in pairs.iter().enumerate() {
-            let mut last = first;
-            for other in &of_pair[1..] {
-                candidates[last].next = candidates.len() as u32;
-                last = candidates.len();
-                candidates.push(candidate(*networks, *other));
-            }
-        }
-        candidates.shrink_to_fit();
-        Shape {
-            places,
-            candidates,
-            ..shape
-        }
+            upper: *upper,
+        });
     }
 }
 

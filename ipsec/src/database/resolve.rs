@@ -1,10 +1,11 @@
 //! Which associations a policy's templates lead to: decided once for each snapshot, not once for each packet.
 
 use super::SaIndex;
+use super::alike::{Alike, Ends, wanted_reqid};
 use super::choices::{Choices, merit};
 use super::interfaces::Interfaces;
 use crate::policy::{Action, Level, Policy, Template};
-use crate::sa::{Mode, Protocol, Reqid, Sa, SaConfig};
+use crate::sa::{Mode, Reqid, Sa, SaConfig};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -107,31 +108,21 @@ impl Route {
 pub(super) struct Resolver<'a> {
     sas: &'a [Arc<Sa>],
     interfaces: &'a Interfaces,
-    between: HashMap<(IpAddr, IpAddr, Protocol), Vec<SaIndex>>,
+    between: Alike<'a>,
     /// The same by their numbers too: thousands of tunnels between two gateways differ by these alone.
-    numbered: HashMap<(IpAddr, IpAddr, Protocol, Reqid), Vec<SaIndex>>,
+    numbered: Alike<'a>,
 }
 
 impl<'a> Resolver<'a> {
     pub(super) fn new(sas: &'a [Arc<Sa>], interfaces: &'a Interfaces) -> Self {
-        let mut between: HashMap<_, Vec<SaIndex>> = HashMap::new();
-        let mut numbered: HashMap<_, Vec<SaIndex>> = HashMap::new();
-        // An association of a device serves no policy, and a standby one serves none yet.
-        let shared =
-            |(_, sa): &(usize, &Arc<Sa>)| sa.config.interface.is_none() && !sa.config.is_standby;
-        for (place, sa) in sas.iter().enumerate().filter(shared) {
-            let (source, id) = (sa.config.source, sa.config.id);
-            let (ends, index) = ((source, id.destination), SaIndex(place as u32));
-            let alike = between.entry((ends.0, ends.1, id.protocol));
-            alike.or_default().push(index);
-            let alike = numbered.entry((ends.0, ends.1, id.protocol, sa.config.reqid));
-            alike.or_default().push(index);
-        }
         Self {
             sas,
             interfaces,
-            between,
-            numbered,
+            between: Alike::of(sas, |ends| Ends {
+                reqid: Reqid(0),
+                ..ends
+            }),
+            numbered: Alike::of(sas, |ends| ends),
         }
     }
 
@@ -180,27 +171,21 @@ impl<'a> Resolver<'a> {
         let [only] = templates else {
             return None;
         };
-        let (source, destination) = only.endpoints?;
-        let candidates = match wanted_reqid(only) {
-            Reqid(0) => self.between.get(&(source, destination, only.protocol)),
-            reqid => self
-                .numbered
-                .get(&(source, destination, only.protocol, reqid)),
-        }?;
-        let satisfies = |index: &&SaIndex| satisfies(&self.sas[index.0 as usize], only);
-        candidates.iter().rev().find(satisfies).copied()
+        let wanted = Ends::of_template(only, only.endpoints?);
+        let mut candidates = match wanted.reqid {
+            Reqid(0) => self.between.with(wanted),
+            _ => self.numbered.with(wanted),
+        };
+        candidates.find(|index| satisfies(&self.sas[index.0 as usize], only))
     }
 
     fn host_pairs_within(&self, policy: &Policy) -> Vec<(IpAddr, IpAddr)> {
-        let within = |(source, destination, _): &&(IpAddr, IpAddr, Protocol)| {
-            policy.selector.source.contains(*source)
-                && policy.selector.destination.contains(*destination)
+        let within = |ends: &Ends| {
+            policy.selector.source.contains(ends.source)
+                && policy.selector.destination.contains(ends.destination)
         };
-        self.between
-            .keys()
-            .filter(within)
-            .map(|(source, destination, _)| (*source, *destination))
-            .collect()
+        let all = self.between.ends().filter(within);
+        all.map(|ends| (ends.source, ends.destination)).collect()
     }
 
     /// The associations for packets between two hosts; `None` if a required one is missing.
@@ -256,14 +241,11 @@ impl<'a> Resolver<'a> {
     fn fitting(
         &self,
         template: &Template,
-        (source, destination): (IpAddr, IpAddr),
+        ends: (IpAddr, IpAddr),
     ) -> impl Iterator<Item = SaIndex> {
         // As in the kernel: a template without a number leads to associations without a number.
-        let reqid = wanted_reqid(template);
-        let candidates = self
-            .numbered
-            .get(&(source, destination, template.protocol, reqid));
-        candidates.into_iter().flatten().copied().filter(|index| {
+        let candidates = self.numbered.with(Ends::of_template(template, ends));
+        candidates.filter(|index| {
             let sa = &self.sas[index.0 as usize];
             sa.is_alive() && mode_fits(sa, template.mode)
         })
@@ -328,11 +310,4 @@ pub(super) fn demand_alike(one: &Policy, other: &Policy) -> bool {
 
 fn mode_fits(sa: &Sa, mode: Mode) -> bool {
     sa.config.mode == mode || sa.config.mode == Mode::Any
-}
-
-fn wanted_reqid(template: &Template) -> Reqid {
-    match template.level {
-        Level::Unique(Some(reqid)) => reqid,
-        Level::Unique(None) | Level::Default | Level::Use | Level::Require => Reqid(0),
-    }
 }

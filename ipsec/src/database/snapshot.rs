@@ -3,6 +3,7 @@
 mod devices;
 
 use super::SaIndex;
+use super::alike::words_of;
 use super::choices::is_for;
 use super::compression::Compressing;
 use super::hash_index::HashIndex;
@@ -15,7 +16,6 @@ use crate::Dropped;
 use crate::packet::Outline;
 use crate::policy::{Direction, Level, Policy, Template};
 use crate::sa::{Protocol, Sa, SaId};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -83,13 +83,18 @@ impl Snapshot {
         interfaces: Interfaces,
         spreader: Spreader,
     ) -> Self {
-        let mut sorted: Vec<_> = policies.collect();
-        // Stable: among equals the one added first goes first.
-        sorted.sort_by_key(|entry| std::cmp::Reverse(entry.policy.priority));
+        let (mut out, mut inbound, mut forward) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in policies {
+            match entry.policy.direction {
+                Direction::Out => out.push(entry),
+                Direction::In => inbound.push(entry),
+                Direction::Fwd => forward.push(entry),
+            }
+        }
         let resolver = Resolver::new(&sas, &interfaces);
-        let demands = |direction| Spd::new(&sorted, direction, |policy| resolver.demand(policy));
-        let out = Spd::new(&sorted, Direction::Out, |policy| resolver.route(policy));
-        let (inbound, forward) = (demands(Direction::In), demands(Direction::Fwd));
+        let demand = |policy: &Policy| resolver.demand(policy);
+        let out = Spd::new(out, |policy| resolver.route(policy));
+        let (inbound, forward) = (Spd::new(inbound, demand), Spd::new(forward, demand));
         let in_and_fwd_differ = !inbound.judges_as(&forward);
         let compressing = Compressing::among(&sas);
         let places = HashIndex::of(sas.iter().map(|sa| words(&sa.config.id)));
@@ -303,12 +308,9 @@ fn without_association(entry: &SpdEntry) -> Decision<'static> {
 
 /// The key of an association in the hash index.
 pub(super) fn words(id: &SaId) -> [u64; 3] {
-    let address = match id.destination {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
+    let [high, low] = words_of(id.destination);
     let rest = u64::from(id.spi.get()) | u64::from(id.protocol.number()) << 32;
-    [(address >> 64) as u64, address as u64, rest]
+    [high, low, rest]
 }
 
 impl<A> Entry<A> {
@@ -330,17 +332,15 @@ impl<A> Default for Spd<A> {
 }
 
 impl<A> Spd<A> {
-    fn new(sorted: &[Arc<SpdEntry>], direction: Direction, resolve: impl Fn(&Policy) -> A) -> Self {
-        let of_direction = sorted
-            .iter()
-            .filter(|entry| entry.policy.direction == direction);
-        let resolved = of_direction.map(|spd| Entry {
+    fn new(mut policies: Vec<Arc<SpdEntry>>, resolve: impl Fn(&Policy) -> A) -> Self {
+        // Stable: among equals the one added first goes first.
+        policies.sort_by_key(|entry| std::cmp::Reverse(entry.policy.priority));
+        let resolved = policies.into_iter().map(|spd| Entry {
             answer: resolve(&spd.policy),
             used: AtomicBool::new(false),
-            spd: Arc::clone(spd),
+            spd,
         });
-        let mut entries: Vec<_> = resolved.collect();
-        entries.shrink_to_fit();
+        let entries: Vec<_> = resolved.collect();
         let index = Index::new(entries.iter().map(|entry| &entry.spd.policy.selector));
         Self { entries, index }
     }

@@ -30,6 +30,9 @@ impl Host {
         if self.exchanges_keys {
             plan.udp_ports.extend(IKE_PORTS);
         }
+        plan.leaving.reserve(count(snapshot, Direction::Out));
+        plan.arriving.reserve(count(snapshot, Direction::In));
+        plan.passing.reserve(count(snapshot, Direction::Fwd));
         let (mut known, mut ways) = (HashMap::new(), HashMap::new());
         for (policy, paths) in snapshot.outbound_paths() {
             let paths: Vec<_> = paths.filter(|path| !path.is_empty()).collect();
@@ -58,10 +61,7 @@ impl Host {
             .map(|sa| (sa.config.source, sa.config.id.destination))
             .filter(|_| !self.outside.is_elsewhere())
             .collect();
-        let protected = plan.outer.iter().copied();
-        plan.gateway_peers = protected
-            .filter(|(source, destination)| plan.protects(*source, *destination))
-            .collect();
+        plan.gateway_peers = plan.protected_among(&plan.outer);
         plan
     }
 
@@ -154,6 +154,11 @@ fn outer_ends(snapshot: &Snapshot, path: &[SaIndex], policy: &Policy) -> (IpAddr
     named
         .filter(|(_, peer)| !peer.is_unspecified())
         .unwrap_or((selector.source.address, selector.destination.address))
+}
+
+/// How many policies there are of a direction.
+fn count(snapshot: &Snapshot, direction: Direction) -> usize {
+    snapshot.policies(direction).count()
 }
 
 /// The devices of peers into which policies lead.
