@@ -10,11 +10,12 @@ from attributes import (IPTFS, INBOUND, OFFLOAD, OUTBOUND, PACKET_SIZE, REORDER_
 from network.expect import expect
 from network.sites import AES_GCM, MACS, setkey_text
 from network.wire import ESP, Esp
-from planes import STAND_IN, PlaneSites, carried, seen_without_a_tunnel, states
+from planes import ETHTOOL_SGRO, STAND_IN, PlaneSites, carried, seen_without_a_tunnel, set_feature, states
 from refusing import refused, with_option
 from shown import shows
 
 HAS_DIRECTIONS = kernel_is(6, 10)
+HAS_GRO_OF_ESP_IN_UDP = kernel_is(6, 9)
 # Linux 6.13 brought them; the 6.12 of Debian 12, with stable updates, has them as well.
 HAS_CPUS = kernel_is(6, 12)
 # Debian's kernels have neither IPTFS nor a simulated network card; that of tests/iptfs has both.
@@ -211,11 +212,48 @@ NO_CARD = {
 IPTFS_CASE = {pair: aggregates(*pair) if HAS_IPTFS or STAND_IN else refused(NO_IPTFS)
               for pair in (("kernel", "user"), ("kernel", "kernel"))}
 CPU_CASE = {right: one_for_a_processor(right) if HAS_CPUS else refused(NO_CPUS) for right in ("user", "kernel")}
+def gro_of_esp_in_udp(family, options=()):
+    """What the receive offload of the kernel takes passes no hook of nftables in UDP: before Linux 6.9 all does."""
+    def test():
+        with PlaneSites("xg") as sites:
+            pairs = sites.pairs((family,))
+            for name in ("left", "right"):
+                sites.start(name, setkey_text(name, inner=(family,), outer=family), options)
+            sites.right.sh("""modprobe -a esp4_offload esp6_offload; nft add table inet seen
+                nft 'add chain inet seen arriving { type filter hook prerouting priority -300; }'
+                nft 'add rule inet seen arriving udp dport 4500 counter'""")
+            if STAND_IN:
+                return None
+            off = passing_the_hook(sites, pairs)
+            set_feature(sites.right, "wan", ETHTOOL_SGRO, True)
+            on = passing_the_hook(sites, pairs)
+            expect(off[0] == off[1], f"without GRO {off[1]} of {off[0]} packets pass the hook")
+            if HAS_GRO_OF_ESP_IN_UDP and not options:
+                expect(on[1] < on[0] // 10, f"with GRO {on[1]} of {on[0]} packets pass the hook")
+            else:
+                expect(on[0] == on[1], f"{on[1]} of {on[0]} packets pass the hook")
+            return f"{on[0] - on[1]} of {on[0]} packets taken by GRO"
+    return test
+
+
+def passing_the_hook(sites, pairs):
+    """How many packets the association opens, and how many of them pass the hook."""
+    def counts():
+        opened = next(state["packets"] for state in states(sites.right) if state["spi"] == 0x1001)
+        told = sites.right.sh("nft list chain inet seen arriving")
+        return opened, int(told.split("packets ")[1].split()[0])
+    before = counts()
+    for pair in pairs:
+        expect(pair.transfer() is None, f"{pair}: the transfer failed")
+    return [now - then for now, then in zip(counts(), before)]
+
+
 CASES = {
     "associations have a direction where the kernel keeps it": direction_is_kept("-r 1024"),
     "an outbound association opens no packet where the kernel keeps its direction": outbound_opens_nothing,
     "IPTFS or its refusal, kernel and user": IPTFS_CASE["kernel", "user"],
     "an association for one processor or its refusal, kernel and user": CPU_CASE["user"],
+    "ESP in UDP over IPv4 is taken by GRO where the kernel does it": gro_of_esp_in_udp(4),
     "offload to a device that cannot is refused before anything changes": refused(NO_CARD),
     "processors and offload are refused on the user plane": refused_on_the_user_plane,
 }
@@ -223,6 +261,8 @@ LONG = {
     "associations with ESN have a direction where the kernel keeps it": direction_is_kept(EXTENDED),
     "IPTFS or its refusal, kernel and kernel": IPTFS_CASE["kernel", "kernel"],
     "an association for one processor or its refusal, kernel and kernel": CPU_CASE["kernel"],
+    "ESP in UDP over IPv6 is taken by GRO where the kernel does it": gro_of_esp_in_udp(6),
+    "ESP in UDP is not taken by GRO with --no-offloads": gro_of_esp_in_udp(4, ("--no-offloads",)),
     "a processor that is not there is refused before anything changes":
         refused(NO_PROCESSOR if HAS_CPUS else NO_CPUS),
     "offload to a simulated network card, or its refusal": card_takes_over if HAS_CARD else refused(NO_CARD),

@@ -180,6 +180,52 @@ def one_of_two_is_not_answered(plane):
     return test
 
 
+def not_answered_on_the_way_back(plane):
+    """One peer is not rekeyed at all, and the other one, which has passed over, not on the way back: it gets a Delete
+    and is negotiated anew on the plane that was."""
+    def test():
+        if STAND_IN:
+            return None
+        other = {"user": "kernel", "kernel": "user"}[plane]
+        with PlaneSites("mi", left=plane, right="user") as sites:
+            pairs, wire, left, right = brought_up(sites, lambda sites: devices.start_both(sites, two_peers))
+            before = {name: spis(left, name) for name in ("four", "six")}
+            wire.clear()
+            stream = Stream(sites, 4, False, pace=PACE)
+            answers = []
+            with held_back(left.host, CREATE_CHILD_SA, "meta nfproto ipv4"):
+                asking = threading.Thread(
+                    target=lambda: answers.append(left.attempt("plane", "move", "--to", other)), daemon=True)
+                asking.start()
+                passed_over(left, "six", before["six"])
+                moved = spis(left, "six")
+                with held_back(left.host, CREATE_CHILD_SA, "meta nfproto ipv6", table="held_back_too"):
+                    asking.join()
+                status, output = answers[0]
+                expect(status not in (0, 101) and "four" in output and "the one that it was" in output,
+                       f"exit status {status}: {output}")
+                says_its_plane(left, plane)
+                for gateway in (left, right):
+                    gateway.wait("up", "six")
+                expect(spis(left, "four") == before["four"], f"{left.peer('four')}")
+                anew = spis(left, "six")
+                expect(anew and not anew & (before["six"] | moved), f"{left.peer('six')}")
+                left_behind(left, plane)
+            sent, reordered = ends_of([stream], sites)
+            secret(wire.settle())
+            flows(sites, pairs, wire)
+            return f"of the peer that stayed {sent} datagrams, lost 0, twice 0, reordered {reordered}"
+    return test
+
+
+def passed_over(gateway, name, before):
+    """Waits until the keys of a peer are other ones, and those of before are gone."""
+    deadline = time.monotonic() + slowed(20)
+    while spis(gateway, name) & before or len(spis(gateway, name)) != 2:
+        expect(time.monotonic() < deadline, f"{name} was not rekeyed: {gateway.peer(name)}\n{gateway.words()}")
+        time.sleep(0.2)
+
+
 def two_peers(name):
     return "".join(devices.table(name, peer, 'mode = "policy"', families=(family,), outer=family)
                    for peer, family in (("four", 4), ("six", 6)))
@@ -275,6 +321,10 @@ LONG = {
     "moved with keys of IKE, rekeys of one of two peers not answered, from user": one_of_two_is_not_answered("user"),
     "moved with keys of IKE, rekeys of one of two peers not answered, from kernel":
         one_of_two_is_not_answered("kernel"),
+    "moved with keys of IKE, rekeys not answered on the way back either, from user":
+        not_answered_on_the_way_back("user"),
+    "moved with keys of IKE, rekeys not answered on the way back either, from kernel":
+        not_answered_on_the_way_back("kernel"),
     "moved with keys of IKE, in transport mode": in_transport_mode,
     "moved with keys of IKE, a peer that is down": a_peer_that_is_down,
     "moved with keys of IKE, killed half-way to kernel": ended_half_way(signal.SIGKILL, "kernel"),

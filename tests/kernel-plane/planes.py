@@ -22,7 +22,7 @@ CANARY = b"canary-in-clear!"
 SIZE = 200_000
 PORT = 7007
 AH = 51
-SIOCETHTOOL, ETHTOOL_SSG = 0x8946, 0x19
+SIOCETHTOOL, ETHTOOL_SSG, ETHTOOL_SGRO = 0x8946, 0x19, 0x2c
 TIMEOUT_SECONDS = slowed(20)
 FAULTS = ("bad-icv", "replayed", "policy-mismatch", "no-sa", "malformed", "bad-inner")
 # `user`: every gateway on the user plane, which shows that a case itself is right.
@@ -62,7 +62,12 @@ class PlaneSites(Sites):
 def without_scatter_gather(host, device):
     """Frames are copied as they leave the device. Otherwise a tap that is read late shows what the receiving kernel
     has made of them since: it decrypts in place, in pages that both share."""
-    value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_SSG, 0))
+    set_feature(host, device, ETHTOOL_SSG, False)
+
+
+def set_feature(host, device, command, is_on):
+    """As `ethtool -K` does."""
+    value = ctypes.create_string_buffer(struct.pack("II", command, is_on))
     request = struct.pack("16sP8x", device.encode(), ctypes.addressof(value))
     with host.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCETHTOOL, request)

@@ -7,7 +7,7 @@ IKE_SA_INIT, IKE_AUTH, CREATE_CHILD_SA = 34, 35, 36
 # A request has the flag of the initiator (0x08) and not that of a response (0x20); behind the non-ESP marker on port
 # 4500 both stand four bytes later.
 TABLE = """nft -f - <<'END'
-table inet held_back {{
+table inet {table} {{
   chain out {{
     type filter hook output priority 0;
     {which} udp dport 500 @th,208,8 {exchange} @th,216,8 & 0x28 == 0x08 drop
@@ -18,9 +18,9 @@ END"""
 
 
 @contextlib.contextmanager
-def held_back(host, exchange, which=""):
-    host.sh(TABLE.format(exchange=exchange, which=which))
+def held_back(host, exchange, which="", table="held_back"):
+    host.sh(TABLE.format(exchange=exchange, which=which, table=table))
     try:
         yield
     finally:
-        host.sh("nft delete table inet held_back")
+        host.sh(f"nft delete table inet {table}")

@@ -28,7 +28,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use to_kernel::hand_esp_to_kernel;
+use to_kernel::{hand_esp_to_kernel, take_esp_in_gro};
 
 /// The port of ESP in UDP and of IKE (RFC 3948 2).
 const SHARED_PORT: u16 = 4500;
@@ -253,6 +253,10 @@ impl Sockets {
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
                 hand_esp_to_kernel(&source, port, v6)?;
+                // GRO looks up a socket by addresses alone, so beside key exchange it may find the other one.
+                if self.trains && options.beside_ike.is_none() {
+                    take_esp_in_gro(&source);
+                }
                 asides.push(Box::new(sink.out_of_band_sender()));
                 self.kept.push(Box::new(source));
                 Ok((None, None, None))

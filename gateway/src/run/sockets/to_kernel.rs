@@ -19,6 +19,29 @@ pub(super) fn hand_esp_to_kernel(socket: &impl AsFd, port: u16, v6: bool) -> Res
     })
 }
 
+/// The first release of Linux that may coalesce what arrives at a socket whose ESP the kernel takes. Since 6.7 its GRO
+/// passes ESP in UDP straight to its IPsec, for sockets that ask for GRO; before 6.9 a sender on the same host, whose
+/// datagrams come coalesced, could have them taken for one packet.
+const GRO_OF_ESP_SINCE: (u32, u32) = (6, 9);
+
+/// Has GRO pass ESP in UDP straight to the kernel's IPsec, where the kernel does that.
+pub(super) fn take_esp_in_gro(socket: &impl AsFd) {
+    if release().is_some_and(|release| release >= GRO_OF_ESP_SINCE) {
+        // Where it is refused the kernel takes ESP behind UDP, as older ones do.
+        let _ = set(socket, libc::UDP_GRO, 1);
+    }
+}
+
+/// The first two numbers of the running kernel's release.
+fn release() -> Option<(u32, u32)> {
+    numbers(rustix::system::uname().release().to_str().ok()?)
+}
+
+fn numbers(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|letter: char| !letter.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
 /// What arrives at this socket is not coalesced any more.
 pub(super) fn end_coalescing(socket: &impl AsFd) {
     // A kernel without the option coalesces nothing.
@@ -28,10 +51,11 @@ pub(super) fn end_coalescing(socket: &impl AsFd) {
 /// From now on the ESP that arrives at this socket is read from it.
 pub(super) fn take_esp_from_kernel(socket: &impl AsFd, coalesces: bool) -> io::Result<()> {
     set(socket, UDP_ENCAP, 0)?;
-    match coalesces {
-        true => set(socket, libc::UDP_GRO, 1),
-        false => Ok(()),
+    if !coalesces {
+        end_coalescing(socket);
+        return Ok(());
     }
+    set(socket, libc::UDP_GRO, 1)
 }
 
 fn set(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -48,5 +72,21 @@ fn set(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Resul
     match outcome {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_first_two_numbers() {
+        assert_eq!(numbers("6.12.117+deb12-cloud-amd64"), Some((6, 12)));
+        assert_eq!(numbers("7.2-rc1"), Some((7, 2)));
+        assert_eq!(numbers("linux"), None);
+        assert!(
+            numbers("6.1.0") < Some(GRO_OF_ESP_SINCE) && numbers("10.0") > Some(GRO_OF_ESP_SINCE)
+        );
+        assert!(release().is_some());
     }
 }
