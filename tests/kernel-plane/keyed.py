@@ -14,9 +14,9 @@ from planes import (STAND_IN, PlaneSites, carried, closed, counted_by_the_kernel
 PACE = slowed(0.002)
 
 
-def start(sites, name, more="", text=None):
+def start(sites, name, more="", text=None, wrap=()):
     text = text or config(name, more)
-    sites.gateways[name] = Keyed(getattr(sites, name), text, options_of(sites.planes[name]))
+    sites.gateways[name] = Keyed(getattr(sites, name), text, options_of(sites.planes[name]), wrap)
     return sites.gateways[name].ready()
 
 

@@ -3,13 +3,15 @@
 import signal
 import threading
 import time
+from collections import Counter
 
 from ike import config
 from keyed import start, start_both
 from live_change import Stream
-from moving import Transfers, move
+from moving import CHOSEN_WRITES, Transfers, move, writes_of_a_move
 from network.expect import expect
 from network.holding_back import CREATE_CHILD_SA, held_back
+from network.refuser import ERRORS, Refuser
 from network.timeout import slowed
 from network.wire import ESP, UDP
 from planes import (STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
@@ -277,6 +279,51 @@ def a_peer_that_is_down():
             left_behind(left, plane)
 
 
+def refused_writes(to):
+    """Of the writes of a move to the kernel's configuration one fails each time, the last ones among them: it has moved
+    or it has not, its tunnel carries, and nothing is left on the other plane."""
+    def test():
+        if STAND_IN:
+            return None
+        refuser, own = Refuser(), {"user": "kernel", "kernel": "user"}[to]
+        try:
+            with PlaneSites("mi", left=own, right="user") as sites:
+                pairs, wire, left, right = brought_up(sites, lambda sites: [
+                    start(sites, name, more, wrap=wrap) for name, more, wrap in (
+                        ("right", 'start = "wait"', ()), ("left", "", refuser.wrap))][::-1])
+                calls = writes_of_a_move(left, refuser, to)
+                move(left, own)
+                chosen = sorted({max(1, calls * part // CHOSEN_WRITES) for part in range(1, CHOSEN_WRITES + 1)})
+                outcomes = Counter(refused_at(sites, refuser, call, to) for call in chosen)
+                expect(sum(outcomes.values()) - outcomes["no such write"] >= len(chosen) // 2, f"{outcomes}")
+                for gateway in (left, right):
+                    gateway.wait("up")
+                carried(sites, pairs, wire, (ESP, UDP))
+                return f"writes {chosen}: {dict(outcomes)}"
+        finally:
+            refuser.close()
+
+    def refused_at(sites, refuser, call, to):
+        """What became of a move in which this write failed. Its gateway is on its own plane afterwards."""
+        left, own = sites.gateways["left"], {"user": "kernel", "kernel": "user"}[to]
+        refuser.refuse(call, ERRORS[call % len(ERRORS)])
+        status, output = left.attempt("plane", "move", "--to", to)
+        was_refused = refuser.refused()
+        refuser.refuse(0)
+        plane = left.status()["plane"]
+        expect((status == 0) == (plane == to), f"write {call}: exit status {status}, plane {plane}: {output}")
+        left.wait("up")
+        # The first packets of new keys may wait.
+        sites.pairs()[0].pings()
+        expect(any(came := sites.pairs()[0].pings()), f"write {call}, {output}: of 3 pings came back {came}\n{words(sites)}")
+        left_behind(left, plane)
+        if plane == to:
+            move(left, own)
+        return ("no such write", "moved", "undone")[was_refused + (was_refused and plane == own)]
+
+    return test
+
+
 def ended_half_way(by, to):
     """While rekeys are waited for: nothing in clear, nothing is left of the move after a start, and it carries."""
     def test():
@@ -325,6 +372,8 @@ LONG = {
         not_answered_on_the_way_back("user"),
     "moved with keys of IKE, rekeys not answered on the way back either, from kernel":
         not_answered_on_the_way_back("kernel"),
+    "moved with keys of IKE, writes that fail, to the kernel": refused_writes("kernel"),
+    "moved with keys of IKE, writes that fail, to user": refused_writes("user"),
     "moved with keys of IKE, in transport mode": in_transport_mode,
     "moved with keys of IKE, a peer that is down": a_peer_that_is_down,
     "moved with keys of IKE, killed half-way to kernel": ended_half_way(signal.SIGKILL, "kernel"),

@@ -8,6 +8,7 @@ use crate::config::Mode;
 use ikev2::endpoint::ChildId;
 use ipsec::database::KeptInterface;
 use ipsec::policy::{Direction, Policy, Prefix, Selector};
+use ipsec::sa::SaConfig;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -93,6 +94,11 @@ impl Child {
         self.associations.outbound.is_standby
     }
 
+    /// Whether one of both has replaced the other, or both the same one.
+    pub(crate) fn is_relative_of(&self, other: &Self) -> bool {
+        self.protection.reqid == other.protection.reqid && self.pairs == other.pairs
+    }
+
     /// Its pairs of networks, each prefix as `text` writes it.
     pub(crate) fn networks(&self, text: impl Fn(Prefix) -> String) -> Vec<(String, String)> {
         let pairs = self.pairs.iter();
@@ -103,6 +109,19 @@ impl Child {
 }
 
 impl KeyedPeer {
+    /// Has the youngest pair that replaced this one, which has been removed, carry its traffic, if none does; returns its
+    /// outbound association.
+    pub(crate) fn carry_on_for(&mut self, removed: &Child) -> Option<Arc<SaConfig>> {
+        let all = self.children.values_mut();
+        let relatives: Vec<_> = all.filter(|child| child.is_relative_of(removed)).collect();
+        if relatives.iter().any(|child| !child.is_standby()) {
+            return None;
+        }
+        let youngest = relatives.into_iter().next_back()?;
+        youngest.associations = youngest.associations.with_standby(false);
+        Some(Arc::clone(&youngest.associations.outbound))
+    }
+
     /// The policies that it should have: closed networks, and on top of them those of its child SAs, the youngest last.
     /// With a device of its own there are none but the closed ones, which the associations of the device satisfy; and
     /// none at all if this gateway leads nothing into the device.

@@ -178,15 +178,16 @@ impl Peers {
     ) -> Result<Change, String> {
         let name = self.by_child.get(&id).ok_or("it is not installed")?;
         let mut after = self.peer(name);
-        let own = after.children.get(&id).ok_or("it is not installed")?;
-        let (reqid, pairs) = (own.protection.reqid, own.pairs.clone());
+        let own = after
+            .children
+            .get(&id)
+            .ok_or("it is not installed")?
+            .clone();
         let mut commands = Vec::new();
         for (other, child) in after.children.iter_mut() {
             // Not only what it replaced: of two pairs that replaced the same one, the other may carry.
-            let is_relative = child.protection.reqid == reqid && child.pairs == pairs;
             let is_standby = other != id;
-            let differs = child.associations.outbound.is_standby != is_standby;
-            if differs && is_relative {
+            if child.is_relative_of(&own) && child.is_standby() != is_standby {
                 child.associations = child.associations.with_standby(is_standby);
                 let outbound = &child.associations.outbound;
                 if other != id && !exists(&outbound.id) {
@@ -201,7 +202,8 @@ impl Peers {
         self.change(name, after, commands, Vec::new())
     }
 
-    /// Removes these pairs, which belong to one peer. `exists`: whether the plane still has an association.
+    /// Removes these pairs, which belong to one peer. Should traffic still leave by one of them, because the plane has
+    /// refused to move it, it leaves by the youngest pair that has replaced it. `exists`: whether the plane still has an association.
     pub(crate) fn remove(
         &self,
         name: &str,
@@ -210,6 +212,12 @@ impl Peers {
     ) -> Result<Change, String> {
         let mut after = self.peer(name);
         let gone = ids.iter().filter_map(|id| after.children.remove(id));
+        let gone: Vec<_> = gone.collect();
+        let carriers = gone.iter().filter(|child| !child.is_standby());
+        let carry_on = carriers.filter_map(|carrier| after.carry_on_for(carrier));
+        let carry_on = carry_on.filter(|outbound| exists(&outbound.id));
+        let carry_on = carry_on.map(Command::UpdateSa).collect();
+        let gone = gone.into_iter();
         let gone = gone.flat_map(|child| [child.associations.outbound, child.associations.inbound]);
         let delete = |config: Arc<SaConfig>| Command::DeleteSa {
             id: config.id,
@@ -219,7 +227,7 @@ impl Peers {
             .filter(|config| exists(&config.id))
             .map(delete)
             .collect();
-        self.change(name, after, Vec::new(), gone)
+        self.change(name, after, carry_on, gone)
     }
 
     /// Moves the associations of a peer to its new address, from which an authentic message has come. Those whose

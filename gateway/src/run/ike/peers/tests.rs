@@ -223,17 +223,21 @@ fn a_pair_becomes_two_associations_with_everything_that_was_negotiated() {
     assert!(Associations::of(&zero, Reqid(7)).is_err());
 }
 
+/// A pair that replaces the first one, and carries nothing yet.
+fn standby(id: u64) -> ChildSa {
+    ChildSa {
+        outbound_state: Outbound::Standby,
+        replaces: Some(ChildId(1)),
+        ..child(id, "office")
+    }
+}
+
 #[test]
 fn a_rekey_moves_the_outbound_traffic_on_request_and_back_if_the_new_pair_loses() {
     let mut host = Host::default();
     host.close(&connection("office"));
     host.install(&child(1, "office"));
-    let next = ChildSa {
-        outbound_state: Outbound::Standby,
-        replaces: Some(ChildId(1)),
-        ..child(2, "office")
-    };
-    host.install(&next);
+    host.install(&standby(2));
     assert_eq!(host.carrier(), Some(0x2001));
     host.use_outbound(2);
     assert_eq!(host.carrier(), Some(0x2002));
@@ -248,16 +252,30 @@ fn a_rekey_moves_the_outbound_traffic_on_request_and_back_if_the_new_pair_loses(
 }
 
 #[test]
+fn a_pair_that_still_carries_when_it_is_removed_leaves_its_traffic_to_the_youngest_that_replaced_it()
+ {
+    let mut host = Host::default();
+    host.close(&connection("office"));
+    host.install(&child(1, "office"));
+    for id in [2, 3] {
+        host.install(&standby(id));
+    }
+    host.remove("office", 1);
+    assert_eq!(host.carrier(), Some(0x2003));
+    host.remove("office", 2);
+    assert_eq!(host.carrier(), Some(0x2003));
+    host.remove("office", 3);
+    assert_eq!(host.carrier(), None);
+    assert_eq!(host.snapshot().sas().count(), 0);
+}
+
+#[test]
 fn of_two_pairs_that_replace_the_same_one_only_the_last_that_was_moved_to_carries() {
     let mut host = Host::default();
     host.close(&connection("office"));
     host.install(&child(1, "office"));
     for id in [2, 3] {
-        host.install(&ChildSa {
-            outbound_state: Outbound::Standby,
-            replaces: Some(ChildId(1)),
-            ..child(id, "office")
-        });
+        host.install(&standby(id));
     }
     for (id, spi) in [(3, 0x2003), (2, 0x2002), (3, 0x2003)] {
         host.use_outbound(id);
@@ -442,11 +460,7 @@ fn what_the_plane_refuses_is_taken_back_with_all_that_followed() {
     let mut host = Host::default();
     host.close(&connection("office"));
     host.install(&child(1, "office"));
-    let standby = ChildSa {
-        outbound_state: Outbound::Standby,
-        replaces: Some(ChildId(1)),
-        ..child(2, "office")
-    };
+    let standby = standby(2);
     let mut replaced = Vec::new();
     let change = host.peers.install(&standby).unwrap();
     replaced.push(host.peers.take_over(change));
@@ -604,10 +618,8 @@ fn a_rekey_of_one_pair_leaves_the_pair_of_other_networks_alone() {
         let carriers = |host: &Host| [[10, 2, 0, 1], [10, 2, 200, 1]].map(|to| host.carrier_to(to));
         assert_eq!(carriers(&host), [Some(0x2001), Some(0x2002)]);
         host.install(&ChildSa {
-            outbound_state: Outbound::Standby,
-            replaces: Some(ChildId(1)),
             remote_traffic: first.remote_traffic,
-            ..child(3, "office")
+            ..standby(3)
         });
         host.use_outbound(3);
         assert_eq!(carriers(&host), [Some(0x2003), Some(0x2002)]);
@@ -632,11 +644,7 @@ fn an_association_that_was_deleted_by_hand_does_not_keep_traffic_from_moving() {
     let mut host = Host::default();
     host.close(&connection("office"));
     host.install(&child(1, "office"));
-    host.install(&ChildSa {
-        outbound_state: Outbound::Standby,
-        replaces: Some(ChildId(1)),
-        ..child(2, "office")
-    });
+    host.install(&standby(2));
     let old = |id: &SaId| id.spi.get() == 0x2001;
     let snapshot = host.snapshot();
     let config = snapshot.sas().find(|sa| old(&sa.config.id)).unwrap();
