@@ -11,16 +11,16 @@
 //!
 //! Only the producer commits. The kernel queues packets by the processor of the thread that sends them (a backlog, a
 //! transmit queue), so batches that leave in order through different threads could still overtake each other in these
-//! queues. Workers finish batches in their slots; the producer takes them out between two reads. It sleeps in its source
-//! when the lane is empty, or when workers have all that is in it: then the worker that finishes the oldest batch ends
-//! that sleep. So no batch waits for more input.
+//! queues. Workers finish batches in their slots; the producer takes them out between two reads. It sleeps in its
+//! source when the lane is empty, or when workers have all that is in it: then the worker that finishes the oldest
+//! batch ends that sleep. So no batch waits for more input.
 //!
 //! No finished batch is missed: a worker sets a slot to `Done` under the slot's lock before it notifies, and the
 //! producer checks that slot after it has counted itself as a sleeper.
 
 use super::event::Event;
 use super::lane_stats::{LaneStats, TransformedBy};
-use super::source_sleep::{SourceSleep, Wake};
+use super::source_sleep::{SourceSleep, WakeReader};
 use super::worker::WorkSource;
 use crossbeam_utils::CachePadded;
 #[cfg(loom)]
@@ -60,7 +60,7 @@ pub struct LeftToWorkers {
     /// How many at a time: as many as processors have nothing else to do.
     pub at_most: usize,
     /// Wakes the producer where it sleeps in its source meanwhile; without, it leaves none.
-    pub wake: Option<Wake>,
+    pub wake: Option<WakeReader>,
 }
 
 /// A slot of the ring. A batch whose packets all failed stays in its slot until all earlier ones are committed.
@@ -180,7 +180,8 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
     }
 
     /// If workers have all batches: reads by `read`, which sleeps until there is input, at most for the time that it is
-    /// given; the worker that finishes the oldest batch ends that sleep. Nothing where the producer should work instead.
+    /// given; the worker that finishes the oldest batch ends that sleep. Nothing where the producer should work
+    /// instead.
     pub fn read_beside_workers(
         &mut self,
         limit: Duration,

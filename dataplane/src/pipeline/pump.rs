@@ -2,7 +2,7 @@
 
 use super::event::Event;
 use super::lane::{Commit, Lane, LeftToWorkers, Producer, Transform};
-use super::source_sleep::Wake;
+use super::source_sleep::WakeReader;
 use crate::buffers::Pool;
 use crate::io::{Wait, Waker};
 use std::io;
@@ -52,7 +52,7 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
         let wake = lane_config
             .waker
             .clone()
-            .map(|waker| -> Wake { Box::new(move || waker.wake()) });
+            .map(|waker| -> WakeReader { Box::new(move || waker.wake()) });
         let left = LeftToWorkers {
             at_most: lane_config.left_to_workers,
             wake,
@@ -80,9 +80,9 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
     /// Moves one batch, if there is one within `wait`; returns how many items it had.
     ///
     /// When the source is empty, this thread transforms what is on offer at once: no batch waits for a worker to wake
-    /// up. A batch that takes much longer than that is left to a worker, if one is free, and this thread is there for the
-    /// packets that arrive meanwhile. Before it sleeps in its source it has committed everything, or workers have all of
-    /// it and wake this thread, as no other thread commits.
+    /// up. A batch that takes longer than that is left to a worker, if one is free, and this thread is there for the
+    /// packets that arrive meanwhile. Before it sleeps in its source it has committed everything, or workers have all
+    /// of it and wake this thread, as no other thread commits.
     pub fn step(&mut self, wait: Wait) -> io::Result<usize> {
         let mut batch = self.pool.take();
         let wait_now = if self.producer.in_flight() > 0 {

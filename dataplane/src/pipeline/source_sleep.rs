@@ -10,18 +10,18 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Ends the sleep of the thread, or its next one.
-pub type Wake = Box<dyn Fn() + Send + Sync>;
+/// Ends the sleep of a reading thread, or its next one.
+pub type WakeReader = Box<dyn Fn() + Send + Sync>;
 
 /// Between the reading thread and the workers of a lane.
 pub struct SourceSleep {
     sleeps: AtomicBool,
-    wake: Option<Wake>,
+    wake: Option<WakeReader>,
 }
 
 impl SourceSleep {
     /// Of a thread that `wake` wakes; without, it does not sleep while workers have its batches.
-    pub fn new(wake: Option<Wake>) -> Self {
+    pub fn new(wake: Option<WakeReader>) -> Self {
         Self {
             sleeps: AtomicBool::new(false),
             wake,

@@ -234,7 +234,7 @@ fn workers_that_never_had_anything_to_do_still_stop() {
 fn lane_of_long_batches(workers: usize) -> (Producer<Long, Counted>, Arc<Event>, Arc<AtomicU64>) {
     let (work_ready, woken) = (Arc::new(Event::default()), Arc::new(AtomicU64::new(0)));
     let wake = Arc::clone(&woken);
-    let wake: Wake = Box::new(move || _ = wake.fetch_add(1, Ordering::SeqCst));
+    let wake: WakeReader = Box::new(move || _ = wake.fetch_add(1, Ordering::SeqCst));
     let committer = Counted::default();
     let mut producer = Producer::new(8, committer, Arc::clone(&work_ready), left(Some(wake)));
     // By one batch the lane knows how long they take.
@@ -246,7 +246,7 @@ fn lane_of_long_batches(workers: usize) -> (Producer<Long, Counted>, Arc<Event>,
 }
 
 /// On a machine with a processor for each worker of these tests.
-fn left(wake: Option<Wake>) -> LeftToWorkers {
+fn left(wake: Option<WakeReader>) -> LeftToWorkers {
     LeftToWorkers { at_most: 4, wake }
 }
 
@@ -340,7 +340,7 @@ fn only_as_many_long_batches_are_left_as_there_are_workers() {
 #[test]
 fn short_batches_and_those_of_a_producer_that_cannot_be_woken_are_not_left_to_workers() {
     let work_ready = Arc::new(Event::default());
-    let wake: Wake = Box::new(|| ());
+    let wake: WakeReader = Box::new(|| ());
     let never = |_| -> io::Result<usize> { unreachable!("it should work") };
     let mut short = Producer::new(
         8,

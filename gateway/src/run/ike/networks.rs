@@ -109,8 +109,8 @@ impl Child {
 }
 
 impl KeyedPeer {
-    /// Has the youngest pair that replaced this one, which has been removed, carry its traffic, if none does; returns its
-    /// outbound association.
+    /// Has the youngest pair that replaced this one, which has been removed, carry its traffic, if none does; returns
+    /// its outbound association.
     pub(crate) fn carry_on_for(&mut self, removed: &Child) -> Option<Arc<SaConfig>> {
         let all = self.children.values_mut();
         let relatives: Vec<_> = all.filter(|child| child.is_relative_of(removed)).collect();

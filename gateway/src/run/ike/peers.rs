@@ -203,7 +203,8 @@ impl Peers {
     }
 
     /// Removes these pairs, which belong to one peer. Should traffic still leave by one of them, because the plane has
-    /// refused to move it, it leaves by the youngest pair that has replaced it. `exists`: whether the plane still has an association.
+    /// refused to move it, it leaves by the youngest pair that has replaced it. `exists`: whether the plane still has
+    /// an association.
     pub(crate) fn remove(
         &self,
         name: &str,
