@@ -79,7 +79,7 @@ pub struct Options {
     pub placement: Placement,
     /// How much is read at a time.
     pub batch: BatchSize,
-    /// Batches in flight per direction, if that is not less than two for each worker and one more.
+    /// Batches in flight per direction, at least; with workers two for each and one more, up to 64.
     pub slots: usize,
     /// Whether a reading thread polls or sleeps when no packet is there.
     pub idle: Idle,
@@ -133,6 +133,9 @@ pub struct DataPlane {
 
 /// One for each direction.
 const READING_THREADS: usize = 2;
+
+/// Batches in flight for the sake of workers, at most: each may take 360 KB.
+const MAX_SLOTS_OF_WORKERS: usize = 64;
 
 /// The longest sleep of a reading thread without a wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -262,7 +265,8 @@ fn pumps(
     (outbound, inbound): (&Arc<Counters>, &Arc<Counters>),
 ) -> io::Result<(OutboundPump, InboundPump)> {
     // Each worker can have a batch while the next one is ready for it.
-    let slots = options.slots.max(2 * options.workers.at_most() + 1);
+    let of_workers = (2 * options.workers.at_most() + 1).min(MAX_SLOTS_OF_WORKERS);
+    let slots = options.slots.max(of_workers);
     let processors = wake::processors(&options.placement.cpus);
     let lane_config = |waker| LaneConfig {
         slots,

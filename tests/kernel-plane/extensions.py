@@ -219,7 +219,8 @@ def gro_of_esp_in_udp(family, options=()):
             pairs = sites.pairs((family,))
             for name in ("left", "right"):
                 sites.start(name, setkey_text(name, inner=(family,), outer=family), options)
-            sites.right.sh("""modprobe -a esp4_offload esp6_offload; nft add table inet seen
+            has_modules = sites.right.attempt("modprobe -a esp4_offload esp6_offload")[0] == 0
+            sites.right.sh("""nft add table inet seen
                 nft 'add chain inet seen arriving { type filter hook prerouting priority -300; }'
                 nft 'add rule inet seen arriving udp dport 4500 counter'""")
             if STAND_IN:
@@ -228,7 +229,7 @@ def gro_of_esp_in_udp(family, options=()):
             set_feature(sites.right, "wan", ETHTOOL_SGRO, True)
             on = passing_the_hook(sites, pairs)
             expect(off[0] == off[1], f"without GRO {off[1]} of {off[0]} packets pass the hook")
-            if HAS_GRO_OF_ESP_IN_UDP and not options:
+            if HAS_GRO_OF_ESP_IN_UDP and has_modules and not options:
                 expect(on[1] < on[0] // 10, f"with GRO {on[1]} of {on[0]} packets pass the hook")
             else:
                 expect(on[0] == on[1], f"{on[1]} of {on[0]} packets pass the hook")

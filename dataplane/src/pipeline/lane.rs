@@ -57,7 +57,7 @@ pub trait Commit<B>: Send {
 /// Batches that a producer which finds nothing to read leaves to workers, and does not transform itself.
 #[derive(Default)]
 pub struct LeftToWorkers {
-    /// How many at a time: as many as processors have nothing else to do.
+    /// How many at a time: as many as there are processors with nothing else to do.
     pub at_most: usize,
     /// Wakes the producer where it sleeps in its source meanwhile; without, it leaves none.
     pub wake: Option<WakeReader>,
@@ -78,9 +78,9 @@ pub struct Lane<B> {
     published: CachePadded<AtomicU64>,
     /// How many were claimed so far, at most `published`.
     claimed: CachePadded<AtomicU64>,
-    /// How many were transformed so far, at most `claimed`.
+    /// How many were transformed so far, at most `claimed`; each is counted a moment after it is done.
     transformed: CachePadded<AtomicU64>,
-    /// How many were committed so far, at most `transformed`. Written by the producer only.
+    /// How many were committed so far, at most `claimed`. Written by the producer only.
     committed: CachePadded<AtomicU64>,
     /// How many workers take part; with 0 they ignore this lane. Changed by the producer only, between two batches.
     workers: AtomicUsize,
