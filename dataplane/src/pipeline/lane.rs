@@ -141,7 +141,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
     }
 
     /// What commits.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn committer(&self) -> &C {
         &self.committer
     }
