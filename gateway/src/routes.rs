@@ -16,6 +16,7 @@ pub(crate) mod barrier;
 pub(crate) mod combined_plan;
 pub(crate) mod device_filter;
 pub(crate) mod firewall;
+pub(crate) mod gateway_peers;
 pub(crate) mod installed;
 pub(crate) mod monitor;
 pub mod netlink;

@@ -20,9 +20,10 @@ def start(sites, name, more="", text=None, wrap=()):
     return sites.gateways[name].ready()
 
 
-def start_both(sites, more=""):
+def start_both(sites, more="", wrap=()):
+    """`wrap` goes before the words of the left one."""
     right = start(sites, "right", 'start = "wait"\n' + more)
-    left = start(sites, "left", more)
+    left = start(sites, "left", more, wrap=wrap)
     left.wait("up")
     right.wait("up")
     return left, right

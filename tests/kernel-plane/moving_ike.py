@@ -22,6 +22,7 @@ import devices
 
 PACE = slowed(0.008)
 SAMPLE_SECONDS = 0.3
+OTHER = {"user": "kernel", "kernel": "user"}
 
 
 class KernelStates:
@@ -130,7 +131,7 @@ def not_answered(plane):
     def test():
         if STAND_IN:
             return None
-        other = {"user": "kernel", "kernel": "user"}[plane]
+        other = OTHER[plane]
         with PlaneSites("mi", left=plane, right="user") as sites:
             pairs, wire, left, _ = brought_up(sites)
             before = spis(left)
@@ -161,11 +162,9 @@ def one_of_two_is_not_answered(plane):
     def test():
         if STAND_IN:
             return None
-        other = {"user": "kernel", "kernel": "user"}[plane]
+        other = OTHER[plane]
         with PlaneSites("mi", left=plane, right="user") as sites:
-            pairs, wire, left, _ = brought_up(sites, lambda sites: devices.start_both(sites, two_peers))
-            before = {name: spis(left, name) for name in ("four", "six")}
-            wire.clear()
+            pairs, wire, left, _, before = two_peers_up(sites)
             streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
             with held_back(left.host, CREATE_CHILD_SA, "meta nfproto ipv4"):
                 status, output = left.attempt("plane", "move", "--to", other)
@@ -188,11 +187,9 @@ def not_answered_on_the_way_back(plane):
     def test():
         if STAND_IN:
             return None
-        other = {"user": "kernel", "kernel": "user"}[plane]
+        other = OTHER[plane]
         with PlaneSites("mi", left=plane, right="user") as sites:
-            pairs, wire, left, right = brought_up(sites, lambda sites: devices.start_both(sites, two_peers))
-            before = {name: spis(left, name) for name in ("four", "six")}
-            wire.clear()
+            pairs, wire, left, right, before = two_peers_up(sites)
             stream = Stream(sites, 4, False, pace=PACE)
             answers = []
             with held_back(left.host, CREATE_CHILD_SA, "meta nfproto ipv4"):
@@ -226,6 +223,13 @@ def passed_over(gateway, name, before):
     while spis(gateway, name) & before or len(spis(gateway, name)) != 2:
         expect(time.monotonic() < deadline, f"{name} was not rekeyed: {gateway.peer(name)}\n{gateway.words()}")
         time.sleep(0.2)
+
+
+def two_peers_up(sites):
+    """Gateways with two peers each, and the SPIs of both."""
+    pairs, wire, left, right = brought_up(sites, lambda sites: devices.start_both(sites, two_peers))
+    wire.clear()
+    return pairs, wire, left, right, {name: spis(left, name) for name in ("four", "six")}
 
 
 def two_peers(name):
@@ -285,12 +289,10 @@ def refused_writes(to):
     def test():
         if STAND_IN:
             return None
-        refuser, own = Refuser(), {"user": "kernel", "kernel": "user"}[to]
+        refuser, own = Refuser(), OTHER[to]
         try:
             with PlaneSites("mi", left=own, right="user") as sites:
-                pairs, wire, left, right = brought_up(sites, lambda sites: [
-                    start(sites, name, more, wrap=wrap) for name, more, wrap in (
-                        ("right", 'start = "wait"', ()), ("left", "", refuser.wrap))][::-1])
+                pairs, wire, left, right = brought_up(sites, lambda sites: start_both(sites, wrap=refuser.wrap))
                 calls = writes_of_a_move(left, refuser, to)
                 move(left, own)
                 chosen = sorted({max(1, calls * part // CHOSEN_WRITES) for part in range(1, CHOSEN_WRITES + 1)})
@@ -305,7 +307,7 @@ def refused_writes(to):
 
     def refused_at(sites, refuser, call, to):
         """What became of a move in which this write failed. Its gateway is on its own plane afterwards."""
-        left, own = sites.gateways["left"], {"user": "kernel", "kernel": "user"}[to]
+        left, own = sites.gateways["left"], OTHER[to]
         refuser.refuse(call, ERRORS[call % len(ERRORS)])
         status, output = left.attempt("plane", "move", "--to", to)
         was_refused = refuser.refused()
@@ -319,7 +321,9 @@ def refused_writes(to):
         left_behind(left, plane)
         if plane == to:
             move(left, own)
-        return ("no such write", "moved", "undone")[was_refused + (was_refused and plane == own)]
+        if not was_refused:
+            return "no such write"
+        return "moved" if plane == to else "undone"
 
     return test
 
@@ -329,7 +333,7 @@ def ended_half_way(by, to):
     def test():
         if STAND_IN:
             return
-        own = {"user": "kernel", "kernel": "user"}[to]
+        own = OTHER[to]
         with PlaneSites("mi", left=own, right="user") as sites:
             pairs, wire, left, right = brought_up(sites)
             wire.clear()

@@ -11,7 +11,7 @@ pub(crate) use way::Way;
 use ipsec::policy::{Action, Direction, Level, Policy, Prefix, Selector, Upper};
 use ipsec::sa::Mode;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Numbers of the IP protocols that have ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
@@ -203,20 +203,6 @@ impl Plan {
             .any(|entry| entry.family() == Some(family))
     }
 
-    /// Those of `pairs` between which a policy protects packets. There may be thousands of both: for each policy the
-    /// pairs whose destination it has are looked up.
-    pub(crate) fn protected_among(&self, pairs: &OuterPairs) -> OuterPairs {
-        let by_destination: BTreeSet<_> = pairs.iter().map(|(from, to)| (*to, *from)).collect();
-        let protecting = self.leaving.iter();
-        let protecting = protecting.filter(|entry| entry.verdict == Disposition::Protect);
-        let covered = protecting.flat_map(|entry| {
-            let (first, last) = first_and_last(entry.selector.destination);
-            let found = by_destination.range((first, LOWEST_ADDRESS)..=(last, HIGHEST_ADDRESS));
-            found.filter(|(to, from)| entry.covers((*from, *to)))
-        });
-        covered.map(|(to, from)| (*from, *to)).collect()
-    }
-
     /// Whether an entry of any list drops packets between two addresses.
     pub(crate) fn drops_between(&self, ends: (IpAddr, IpAddr)) -> bool {
         let lists = [&self.leaving, &self.arriving, &self.passing];
@@ -320,25 +306,6 @@ fn masked(prefix: Prefix) -> Prefix {
         address,
         len: prefix.len,
     }
-}
-
-/// The addresses between which all others are, in the order of [`IpAddr`].
-const LOWEST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-const HIGHEST_ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::from_bits(u128::MAX));
-
-/// The first and the last address of a masked prefix.
-fn first_and_last(prefix: Prefix) -> (IpAddr, IpAddr) {
-    let last = match prefix.address {
-        IpAddr::V4(address) => {
-            let hosts = u32::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
-            IpAddr::V4((u32::from(address) | hosts).into())
-        }
-        IpAddr::V6(address) => {
-            let hosts = u128::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
-            IpAddr::V6((u128::from(address) | hosts).into())
-        }
-    };
-    (prefix.address, last)
 }
 
 /// Whether one of two masked prefixes contains the other.

@@ -1,8 +1,6 @@
 use super::*;
 use ipsec::policy::Template;
 use ipsec::sa::Protocol;
-use proptest::collection::{btree_set, vec};
-use proptest::prelude::*;
 
 /// `"10.1.0.0/24"`.
 pub fn prefix(text: &str) -> Prefix {
@@ -176,42 +174,5 @@ fn what_has_changed_is_the_difference_of_all_destinations() {
         let mut wanted = new.destinations();
         wanted.retain(|destination, fit| before[destination] != *fit);
         assert_eq!(new.changed_destinations(&old), wanted, "{seed}");
-    }
-}
-
-/// A prefix of few addresses, so that many overlap.
-fn some_prefix() -> impl Strategy<Value = Prefix> {
-    let v4 = (0..8_u8, 28..=32_u8).prop_map(|(host, len)| Prefix {
-        address: Ipv4Addr::new(192, 0, 2, host).into(),
-        len,
-    });
-    let v6 = (0..8_u16, 124..=128_u8).prop_map(|(host, len)| Prefix {
-        address: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into(),
-        len,
-    });
-    let all = prop_oneof![Just("0.0.0.0/0"), Just("::/0")].prop_map(prefix);
-    prop_oneof![4 => v4, 4 => v6, 1 => all].prop_map(masked)
-}
-
-proptest! {
-    #[test]
-    fn pairs_that_policies_protect_are_found_as_by_looking_at_each_policy(
-        policies in vec((some_prefix(), some_prefix(), any::<bool>()), 0..12),
-        pairs in btree_set((some_prefix(), some_prefix()).prop_map(|(one, other)| (one.address, other.address)), 0..12),
-    ) {
-        let leaving = policies.into_iter().map(|(source, destination, protects)| Entry {
-            selector: Selector { source, destination, upper: Upper::Any },
-            verdict: if protects { Disposition::Protect } else { Disposition::Discard },
-            mtu: None,
-            whole: false,
-            device: None,
-            via: None,
-        });
-        let plan = Plan { leaving: leaving.collect(), ..Plan::default() };
-        let by_each = |pair: &&(IpAddr, IpAddr)| {
-            plan.leaving.iter().any(|entry| entry.verdict == Disposition::Protect && entry.covers(**pair))
-        };
-        let expected: OuterPairs = pairs.iter().filter(by_each).copied().collect();
-        prop_assert_eq!(plan.protected_among(&pairs), expected);
     }
 }

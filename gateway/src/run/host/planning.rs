@@ -3,6 +3,7 @@
 use super::super::sockets;
 use super::Host;
 use crate::handover::Need;
+use crate::routes::gateway_peers::protected_among;
 use crate::routes::plan::{IKE_PORTS, Plan, Way};
 use ipsec::database::{SaIndex, Snapshot};
 use ipsec::pmtu;
@@ -61,7 +62,7 @@ impl Host {
             .map(|sa| (sa.config.source, sa.config.id.destination))
             .filter(|_| !self.outside.is_elsewhere())
             .collect();
-        plan.gateway_peers = plan.protected_among(&plan.outer);
+        plan.gateway_peers = protected_among(&plan, &plan.outer);
         plan
     }
 
