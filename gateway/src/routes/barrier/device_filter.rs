@@ -17,6 +17,8 @@ mod faults;
 mod filtered_device;
 mod keeper;
 mod notifications;
+#[cfg(test)]
+mod tests;
 
 use super::Barrier;
 use crate::memory::without_keys;
@@ -221,17 +223,24 @@ impl DeviceFilters {
     fn lost(&mut self, force: &mut Force) -> io::Result<Vec<String>> {
         let places = self.places(force.plan.planes)?;
         let there = self.keeper.disciplines()?;
-        let mut words = Vec::new();
+        let mut lost = Vec::new();
         for place in places {
             if !self.reached.contains_key(&place.index) {
                 continue;
             }
             let there = there.get(&place.index).map(String::as_str);
-            if let Ok(wanted) = force.wanted(&self.site, &place) {
-                words.extend(self.keeper.lost(&place, there, &wanted)?);
+            if let Ok(wanted) = force.wanted(&self.site, &place)
+                && let Some(words) = self.keeper.lost(&place, there, &wanted)?
+            {
+                lost.push((place.index, words));
             }
         }
-        Ok(words)
+        if !lost.is_empty() {
+            // A device that was removed since it was listed had no filters any more when they were read.
+            let devices = self.keeper.devices()?;
+            lost.retain(|(index, _)| devices.iter().any(|device| device.index == *index));
+        }
+        Ok(lost.into_iter().map(|(_, words)| words).collect())
     }
 }
 
