@@ -9,7 +9,7 @@ from ike import config
 from keyed import start, start_both
 from live_change import Stream
 from moving import CHOSEN_WRITES, Transfers, move, writes_of_a_move
-from network.expect import expect
+from network.expect import Unmet, expect
 from network.holding_back import CREATE_CHILD_SA, held_back
 from network.refuser import ERRORS, Refuser
 from network.timeout import slowed
@@ -22,6 +22,8 @@ import devices
 
 PACE = slowed(0.008)
 SAMPLE_SECONDS = 0.3
+# The last steps of a move, whose failures lead back.
+LAST_WRITES = 24
 OTHER = {"user": "kernel", "kernel": "user"}
 
 
@@ -114,6 +116,16 @@ def left_behind(gateway, plane):
     expect("level use" not in policies, f"policies that need not be applied:\n{policies}")
     expect(plane == "kernel" or "tmpl" not in policies, f"left in the kernel:\n{policies}")
     expect((gateway.host.attempt("ip link show esp0")[0] == 0) == (plane == "user"), "the TUN device")
+
+
+def soon(check, what):
+    deadline = time.monotonic() + slowed(25)
+    while True:
+        try:
+            return check()
+        except Unmet as unmet:
+            expect(time.monotonic() < deadline, f"{what}: {unmet}")
+        time.sleep(1)
 
 
 def brought_up(sites, begin=start_both):
@@ -295,7 +307,8 @@ def refused_writes(to):
                 pairs, wire, left, right = brought_up(sites, lambda sites: start_both(sites, wrap=refuser.wrap))
                 calls = writes_of_a_move(left, refuser, to)
                 move(left, own)
-                chosen = sorted({max(1, calls * part // CHOSEN_WRITES) for part in range(1, CHOSEN_WRITES + 1)})
+                spread = {max(1, calls * part // CHOSEN_WRITES) for part in range(1, CHOSEN_WRITES + 1)}
+                chosen = sorted(spread | set(range(max(1, calls - LAST_WRITES), calls + 1)))
                 outcomes = Counter(refused_at(sites, refuser, call, to) for call in chosen)
                 expect(sum(outcomes.values()) - outcomes["no such write"] >= len(chosen) // 2, f"{outcomes}")
                 for gateway in (left, right):
@@ -318,7 +331,8 @@ def refused_writes(to):
         # The first packets of new keys may wait.
         sites.pairs()[0].pings()
         expect(any(came := sites.pairs()[0].pings()), f"write {call}, {output}: of 3 pings came back {came}\n{words(sites)}")
-        left_behind(left, plane)
+        # What the kernel was to lose and kept is taken away by the next look, at the latest.
+        soon(lambda: left_behind(left, plane), f"write {call}, {output}")
         if plane == to:
             move(left, own)
         if not was_refused:

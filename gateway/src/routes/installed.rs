@@ -375,9 +375,14 @@ impl<T: Tables> Installed<T> {
         if self.rings.as_ref() == Some(rings) {
             return Ok(());
         }
+        let ruleset = ring_bypass::ruleset(&self.site, rings);
+        if ruleset.is_none() && self.ring_bypass.applied().is_some() {
+            // What they drop would reach nobody.
+            self.ring_bypass.remove()?;
+        }
         // Recorded before the attempt, which is not repeated for the same rings if the kernel does not support it.
         self.rings = Some(rings.clone());
-        match ring_bypass::ruleset(&self.site, rings) {
+        match ruleset {
             Some(ruleset) => self.ring_bypass.apply(&ruleset),
             // A kernel that does not support such a table has none left from an earlier gateway.
             None => self.ring_bypass.remove().or(Ok(())),

@@ -378,7 +378,7 @@ impl Kernel for Host {
         self.open_all_devices(snapshot)?;
         // The plan holds selectors and addresses, no keys.
         memory::without_keys(|| {
-            let plan = self.plan(snapshot, &needs);
+            let plan = self.plan(snapshot, &needs)?;
             self.installed.enforce(plan)
         })?;
         if let Some(plane) = &mut self.kernel_plane {

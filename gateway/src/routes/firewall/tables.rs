@@ -157,11 +157,12 @@ impl Firewall {
 
     /// Deletes the table, whichever process has created it, unless that one is running.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
-        self.applied = None;
-        self.generation = None;
         let (family, table) = (self.family, self.table.clone());
         let removed = self.connection()?.remove(family, &table);
-        removed.map_err(|refused| explain(refused, &table))
+        removed.map_err(|refused| explain(refused, &table))?;
+        self.applied = None;
+        self.generation = None;
+        Ok(())
     }
 
     fn connection(&mut self) -> io::Result<&mut Connection> {

@@ -3,7 +3,7 @@
 use super::super::plan::Way;
 use super::next_hops::{has_no_way, request};
 use super::table::address_of;
-use super::{Netlink, bits, family};
+use super::{Netlink, bits, family, is_family_absent};
 use ipsec::database::Hop;
 use ipsec::policy::Prefix;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -39,7 +39,7 @@ impl Netlink {
     ) -> io::Result<Option<Way>> {
         let message = request(source, destination, mark);
         let answers = match self.ask(RouteNetlinkMessage::GetRoute(message), 0) {
-            Err(error) if has_no_way(&error) => return Ok(None),
+            Err(error) if has_no_way(&error) || is_family_absent(&error) => return Ok(None),
             answers => answers?,
         };
         let found = answers.iter().find_map(|answer| match answer {
@@ -51,7 +51,11 @@ impl Netlink {
         let Some(Hop { device, router }) = found else {
             return Ok(None);
         };
-        let (name, _) = self.link_by_index(device)?;
+        let (name, _) = match self.link_by_index(device) {
+            // Deleted since.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+            link => link?,
+        };
         let is_one_family = selected.address.is_ipv4() == destination.is_ipv4();
         Ok(Some(Way {
             device: name.into(),

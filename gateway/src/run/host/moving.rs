@@ -78,7 +78,7 @@ impl Host {
         let needs = sockets::needs(snapshot, &self.local);
         // The plan holds selectors and addresses, no keys.
         memory::without_keys(|| {
-            let plan = self.plan(snapshot, &needs);
+            let plan = self.plan(snapshot, &needs)?;
             self.installed.enforce(plan)
         })
     }

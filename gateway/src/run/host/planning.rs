@@ -10,14 +10,16 @@ use ipsec::pmtu;
 use ipsec::policy::{Action, Direction, Policy, Prefix, Template};
 use ipsec::sa::{Mode, SaConfig};
 use std::borrow::Borrow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 impl Host {
-    /// What the kernel has to enforce for these databases.
-    pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> Plan {
+    /// What the kernel has to enforce for these databases. An error if the kernel does not say which way leads to a
+    /// peer: as if there were none its networks would be unreachable.
+    pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> io::Result<Plan> {
         let (planes, by_kernel) = self.planes();
         let mut plan = Plan {
             planes,
@@ -41,7 +43,7 @@ impl Host {
                 // The kernel knows the size of what fits by itself.
                 plan.push(policy, !paths.is_empty(), None);
                 let path = paths.first().copied().unwrap_or_default();
-                let via = self.way(outer_ends(snapshot, path, policy), policy, &mut ways);
+                let via = self.way(outer_ends(snapshot, path, policy), policy, &mut ways)?;
                 plan.lead_last_by(via);
                 continue;
             }
@@ -63,7 +65,7 @@ impl Host {
             .filter(|_| !self.outside.is_elsewhere())
             .collect();
         plan.gateway_peers = protected_among(&plan, &plan.outer);
-        plan
+        Ok(plan)
     }
 
     /// The largest packet that a policy's associations, applied one after the other, carry without fragments.
@@ -98,13 +100,18 @@ impl Host {
         ends: (IpAddr, IpAddr),
         policy: &Policy,
         known: &mut HashMap<(IpAddr, IpAddr, Prefix), Option<Way>>,
-    ) -> Option<Way> {
+    ) -> io::Result<Option<Way>> {
         let source = policy.selector.source;
         let mark = self.installed.site().outside_mark();
         let netlink = self.installed.netlink();
         let (local, key) = (&self.local, (ends.0, ends.1, source));
-        let look = || netlink.way(ends, mark, local, source).ok().flatten();
-        known.entry(key).or_insert_with(look).clone()
+        match known.entry(key) {
+            Entry::Occupied(way) => Ok(way.get().clone()),
+            Entry::Vacant(place) => {
+                let way = netlink.way(ends, mark, local, source).map_err(unanswered)?;
+                Ok(place.insert(way).clone())
+            }
+        }
     }
 
     /// Opens the devices that associations name, each with the MTU of its path.
@@ -155,6 +162,11 @@ fn outer_ends(snapshot: &Snapshot, path: &[SaIndex], policy: &Policy) -> (IpAddr
     named
         .filter(|(_, peer)| !peer.is_unspecified())
         .unwrap_or((selector.source.address, selector.destination.address))
+}
+
+fn unanswered(error: io::Error) -> io::Error {
+    let told = format!("the kernel does not answer which way leads to a peer: {error}");
+    io::Error::new(error.kind(), told)
 }
 
 /// How many policies there are of a direction.

@@ -107,7 +107,7 @@ impl Host {
         drop(held);
         // The plan holds selectors and addresses, no keys.
         memory::without_keys(|| {
-            let plan = self.plan(snapshot, needs);
+            let plan = self.plan(snapshot, needs)?;
             self.installed.enforce(plan)
         })?;
         if led > before {

@@ -68,7 +68,7 @@ impl fmt::Display for Step {
                 "the end of the kernel's `in` and `fwd` policies, or that they require the kernel"
             }
             Self::Start => "starting our own data plane",
-            Self::Rest => "the end of the kernel's policies",
+            Self::Rest => "the end of what the kernel still has",
             Self::Closed => "the barriers of our own data plane alone",
         })
     }
@@ -217,6 +217,13 @@ impl<'a> ToUser<'a> {
         host.start(databases, hook).map_err(text)
     }
 
+    /// Also of associations that it should have lost before, when that was refused.
+    fn rest(&mut self) -> Result<(), String> {
+        let databases = self.databases()?;
+        databases.remove_policies(&EVERY).map_err(text)?;
+        databases.remove_sas().map_err(text)
+    }
+
     fn unstart(&mut self) {
         let host = &mut *self.host;
         host.engine = None;
@@ -251,7 +258,7 @@ impl Mover for ToUser<'_> {
             Step::Inbound => self.inbound(),
             Step::Policies => self.policies(),
             Step::Start => self.start(),
-            Step::Rest => self.databases()?.remove_policies(&EVERY).map_err(text),
+            Step::Rest => self.rest(),
             Step::Closed => {
                 let planes = Planes::User;
                 self.host.cross(&snapshot, planes, false).map_err(text)
