@@ -27,7 +27,7 @@ use crate::host::{Command, Host};
 use crate::testbed::Topology;
 
 pub use boringtun::BORINGTUN;
-pub use esplanade::{Esplanade, FLAGS, Keying, RunOptions, cannot_negotiate};
+pub use esplanade::{Esplanade, FLAGS, FLAGS_OF_THREADS, Keying, RunOptions, cannot_negotiate};
 pub use ipsec_config::{
     COMPRESSION_WORD, Combine, DEFAULT_REPLAY_WINDOW, Encapsulation, IpsecConfig, Mode,
 };

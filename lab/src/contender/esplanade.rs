@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::daemons::stop_all;
-use super::{Contender, Encapsulation, IpsecConfig, Protection, Tunnel, tun_device, version_of};
+use super::{
+    CapturePoint, Contender, Encapsulation, IpsecConfig, Protection, Tunnel, tun_device, version_of,
+};
 use crate::absence::Absence;
 use crate::capture::EspKey;
 use crate::fault::Fault;
@@ -22,7 +24,7 @@ use running::{ConfigFile, Running, on};
 
 pub(super) use keyfile::{Keys, Layer};
 pub use peerfile::cannot_negotiate;
-pub use run_options::{FLAGS, Keying, RunOptions};
+pub use run_options::{FLAGS, FLAGS_OF_THREADS, Keying, RunOptions};
 
 /// Esplanade with one suite.
 pub struct Esplanade {
@@ -95,8 +97,16 @@ impl Contender for Esplanade {
         self.ipsec.protection()
     }
 
+    fn capture_point(&self) -> CapturePoint {
+        match self.options.is_by_kernel() {
+            true => CapturePoint::Sender,
+            false => CapturePoint::Left,
+        }
+    }
+
     fn presence(&self, topology: &Topology) -> Result<(), Absence> {
         match &self.program {
+            Some(_) if self.options.is_by_kernel() => self.tried(topology),
             Some(_) => tun_device(topology),
             None => Err(Absence::new(
                 "the program `esplanade` is neither beside esplanade-lab nor in PATH",
@@ -129,6 +139,22 @@ impl Contender for Esplanade {
 }
 
 impl Esplanade {
+    /// Whether the kernel has what this needs: a gateway is started for a moment.
+    fn tried(&self, topology: &Topology) -> Result<(), Absence> {
+        let started = self.start(Side::Left, topology).and_then(|mut gateway| {
+            let ready = gateway.ready(topology);
+            // Where it did not start there is nothing to stop.
+            let stopped = gateway.stop(topology);
+            ready.and(stopped)
+        });
+        started.map_err(|fault| {
+            Absence::new(
+                format!("the kernel's IPsec does not carry this ({fault})"),
+                "a kernel with CONFIG_INET_ESP and CONFIG_XFRM_USER: modprobe -a esp4 esp6 ah4 ah6 xfrm_user xfrm_algo",
+            )
+        })
+    }
+
     fn start(&self, side: Side, topology: &Topology) -> Result<Running, Fault> {
         let map = &topology.addresses;
         let file = match &self.material {

@@ -15,7 +15,11 @@ pub(super) fn findings() -> Vec<Finding> {
 
 /// Module, its name in the kernel's configuration, and what cannot be measured without it.
 const MODULES: [(&str, &str, &str); 3] = [
-    ("esp4", "CONFIG_INET_ESP", "the kernel's own IPsec"),
+    (
+        "esp4",
+        "CONFIG_INET_ESP",
+        "the kernel's own IPsec (kernel-xfrm, and esplanade with `plane = \"kernel\"`)",
+    ),
     ("wireguard", "CONFIG_WIREGUARD", "the kernel's WireGuard"),
     (
         "pcrypt",

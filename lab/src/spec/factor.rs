@@ -94,7 +94,7 @@ const fn reals(low: f64, high: f64) -> Takes {
 
 /// Every factor.
 #[rustfmt::skip]
-pub(super) const FACTORS: [Factor; 58] = [
+pub(super) const FACTORS: [Factor; 59] = [
     row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
     row("families",               Takes::Word(&["4in4", "6in4", "4in6", "6in6"]), Whom::Testbed),
     row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
@@ -131,6 +131,7 @@ pub(super) const FACTORS: [Factor; 58] = [
     row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&[Esplanade])),
     row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Whom::Contenders(&[Esplanade])),
     row("priority",               Takes::Word(&["normal", "realtime"]), Whom::Contenders(&[Esplanade])),
+    row("plane",                  Takes::Word(&["user", "kernel"]), Whom::Contenders(&[Esplanade])),
     row("keying",                 Takes::Word(&["hand", "ike"]), Whom::Contenders(&[Esplanade])),
     row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&[Esplanade])),
     row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),

@@ -273,6 +273,28 @@ fn a_number_of_workers_is_counted_or_left_to_the_gateway() {
 }
 
 #[test]
+fn what_carries_nothing_on_the_kernels_plane_cannot_be_varied_there() {
+    let asked = |more: &str| {
+        format!("{HEAD}[[contender]]\nkind = \"esplanade\"\nsuite = \"null\"\nplane = {more}")
+    };
+    let read = Spec::read(&asked("[\"user\", \"kernel\"]\n"), "mine.toml").unwrap();
+    assert_eq!(
+        read.contenders(),
+        ["esplanade-null-plane-user", "esplanade-null-plane-kernel"]
+    );
+    for (more, why) in [
+        ("workers = 2\n", "no thread of the gateway carries packets"),
+        ("native_io = \"raw\"\n", "no thread of the gateway"),
+        ("share = 0.5\n", "which no CPU quota limits"),
+        ("window = 8192\n", "at most 4096 packets"),
+    ] {
+        let wrong = complaint(&asked(&format!("\"kernel\"\n{more}")));
+        let advice = "or `plane = \"user\"`";
+        assert!(wrong.contains(why) && wrong.contains(advice), "{wrong}");
+    }
+}
+
+#[test]
 fn a_profile_is_asked_for_once_for_all_or_part_by_part_and_a_preset_may_leave_it_out() {
     let text = "study = \"x\"\nduration = 2\n[measure]\nprofile = true\n[[contender]]\nkind = \"plain\"\n\
                 [[part]]\nname = \"a\"\n[[part]]\nname = \"b\"\nmeasure.profile = false\n\

@@ -24,16 +24,33 @@ pub enum Keying {
 }
 
 /// Factors that are options of `esplanade run`.
-pub const FLAGS: [(&str, &str); 6] = [
+pub const FLAGS: [(&str, &str); 7] = [
     ("workers", "--workers"),
     ("batch", "--batch"),
     ("poll_budget", "--poll-budget"),
     ("wake", "--wake"),
     ("native_io", "--native-io"),
     ("priority", "--priority"),
+    ("plane", "--plane"),
+];
+
+/// Those of them that say how the gateway's own threads work, which carry nothing on the kernel's plane.
+pub const FLAGS_OF_THREADS: [&str; 6] = [
+    "workers",
+    "batch",
+    "poll_budget",
+    "wake",
+    "native_io",
+    "priority",
 ];
 
 impl RunOptions {
+    /// Whether the kernel's own IPsec carries the packets.
+    pub fn is_by_kernel(&self) -> bool {
+        let mut flags = self.flags.iter();
+        flags.any(|(name, value)| *name == "plane" && value == "kernel")
+    }
+
     /// The differences from the default, as factors.
     pub(super) fn factors(&self) -> Vec<(String, String)> {
         let flags = self.flags.iter();
@@ -60,6 +77,7 @@ impl RunOptions {
             "workers" if value == "auto" => ", workers auto".to_owned(),
             "workers" if value == "1" => ", 1 worker".to_owned(),
             "workers" => format!(", {value} workers"),
+            "plane" => format!(", on the {value} plane"),
             name => format!(", {} {value}", name.replace('_', " ")),
         });
         let rekey = self
@@ -100,5 +118,12 @@ mod tests {
         };
         assert_eq!(negotiated.words(), "-keying-ike");
         assert_eq!(negotiated.note(), ", keyed by IKEv2");
+        let by_kernel = RunOptions {
+            flags: vec![("plane", "kernel".into())],
+            ..RunOptions::default()
+        };
+        assert!(by_kernel.is_by_kernel() && !options.is_by_kernel());
+        assert_eq!(by_kernel.words(), "-plane-kernel");
+        assert_eq!(by_kernel.note(), ", on the kernel plane");
     }
 }

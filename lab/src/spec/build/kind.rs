@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::possible::{Impossible, is_pair, possible_load, possible_topology};
 use crate::contender::{
     BORINGTUN, COMPRESSION_WORD, Combine, Contender, DEFAULT_REPLAY_WINDOW, Encapsulation,
-    Esplanade, FLAGS, IpsecConfig, KernelLibipsec, KernelWireguard, KernelXfrm, Keying, Mode,
-    OpenVpn, Plain, RunOptions, UserSpaceWireguard, WIREGUARD_GO, cannot_negotiate,
+    Esplanade, FLAGS, FLAGS_OF_THREADS, IpsecConfig, KernelLibipsec, KernelWireguard, KernelXfrm,
+    Keying, Mode, OpenVpn, Plain, RunOptions, UserSpaceWireguard, WIREGUARD_GO, cannot_negotiate,
 };
 use crate::fault::Fault;
 use crate::ideal::Layers;
@@ -139,12 +139,55 @@ fn esplanade(ipsec: IpsecConfig, settings: &Settings) -> Result<Kind, Impossible
     let flags = FLAGS
         .iter()
         .filter_map(|(name, _)| Some((*name, settings.get(name)?.clone())));
+    let flags: Vec<_> = flags.collect();
+    possible_plane(&flags, settings)?;
     let options = RunOptions {
-        flags: flags.collect(),
+        flags,
         keying: keying(&ipsec, settings)?,
         rekey: number(settings, "rekey_ms").map(|ms| Duration::from_millis(ms as u64)),
     };
     Ok(Kind::Esplanade { ipsec, options })
+}
+
+/// The most packets of the replay check that the kernel has.
+const MAX_KERNEL_WINDOW: f64 = 4096.0;
+
+/// What the kernel's plane cannot have.
+fn possible_plane(flags: &[(&'static str, String)], settings: &Settings) -> Result<(), Impossible> {
+    let by_kernel = ("plane", "kernel".to_owned());
+    if !flags.contains(&by_kernel) {
+        return Ok(());
+    }
+    let impossible = |factor: &'static str, what: &str, advice: &str| {
+        Err(Impossible {
+            factor,
+            what: what.into(),
+            advice: format!("{advice}, or `plane = \"user\"`"),
+        })
+    };
+    let of_threads = |(name, _): &&(&'static str, String)| FLAGS_OF_THREADS.contains(name);
+    if let Some((name, _)) = flags.iter().find(of_threads) {
+        return impossible(
+            name,
+            "on the kernel's plane no thread of the gateway carries packets",
+            &format!("leave `{name}` out"),
+        );
+    }
+    if settings.contains_key("share") {
+        return impossible(
+            "share",
+            "on the kernel's plane packets are carried mostly in softirqs, which no CPU quota limits",
+            "leave `share` out",
+        );
+    }
+    if number(settings, "window").is_some_and(|window| window > MAX_KERNEL_WINDOW) {
+        return impossible(
+            "window",
+            "the kernel's replay windows have at most 4096 packets",
+            "`window = 4096`",
+        );
+    }
+    Ok(())
 }
 
 fn keying(ipsec: &IpsecConfig, settings: &Settings) -> Result<Keying, Impossible> {
