@@ -85,6 +85,10 @@ pub(crate) struct PassedDescriptors {
     pub tun: Option<Trials>,
     /// Sockets.
     pub sockets: Vec<Need>,
+    /// Of each family in which key exchange shares port 4500 with ESP in UDP (whether it is IPv6): whether the socket
+    /// of ESP was bound first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub esp_is_first: Vec<(bool, bool)>,
     /// TUN devices of associations and peers, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<(String, Trials)>,
@@ -102,6 +106,8 @@ pub(crate) struct Inheritance {
     pub tun: Option<(OwnedFd, TunOffloads)>,
     /// Its sockets.
     pub sockets: BTreeMap<Need, OwnedFd>,
+    /// Which of the two sockets of port 4500 was bound first, by family (whether IPv6).
+    pub order: BTreeMap<bool, FirstSocket>,
     /// TUN devices of associations and peers, by name.
     pub devices: BTreeMap<String, (OwnedFd, TunOffloads)>,
     /// The network that the sockets belong to.
@@ -133,6 +139,7 @@ impl Inheritance {
         Self {
             tun,
             sockets,
+            order: passed.esp_is_first.into_iter().map(order).collect(),
             devices,
             outer: passed.outer,
             key_exchange: passed.key_exchange.map(|ike| (descriptors.collect(), ike)),
@@ -174,6 +181,14 @@ impl Inheritance {
             false => FirstSocket::Ike,
         }
     }
+}
+
+fn order((v6, esp_is_first): (bool, bool)) -> (bool, FirstSocket) {
+    let first = match esp_is_first {
+        true => FirstSocket::Esp,
+        false => FirstSocket::Ike,
+    };
+    (v6, first)
 }
 
 impl From<TunOffloads> for Trials {

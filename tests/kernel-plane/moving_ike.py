@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 from ike import config
-from keyed import start, start_both
+from keyed import UDP_ALONE, start, start_both
 from live_change import Stream
 from moving import CHOSEN_WRITES, Transfers, move, writes_of_a_move
 from network.expect import Unmet, expect
@@ -90,7 +90,7 @@ def under_traffic(other, moves, more=""):
     def test():
         with PlaneSites("mi", left="user", right=other) as sites:
             pairs, wire, left, _ = brought_up(sites, lambda sites: start_both(sites, more))
-            known = faults(sites)
+            known, sockets = faults(sites), sockets_of_port_4500(left)
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
             for turn in range(moves):
@@ -99,10 +99,15 @@ def under_traffic(other, moves, more=""):
             sent, reordered = ends_of(streams, sites)
             secret(wire.settle())
             no_faults(sites, known)
-            carried(sites, pairs, wire, (ESP, UDP))
+            carried(sites, pairs, wire, (UDP,) if UDP_ALONE in more else (ESP, UDP))
             left_behind(left, ("user", "kernel")[moves % 2])
+            expect((now := sockets_of_port_4500(left)) == sockets, f"sockets of port 4500: {sockets}, then {now}")
             return f"{moves} moves, {sent} datagrams, lost 0, twice 0, reordered {reordered}"
     return test
+
+
+def sockets_of_port_4500(gateway):
+    return len(gateway.host.sh("ss -Hulan 'sport = :4500'").splitlines())
 
 
 def left_behind(gateway, plane):
@@ -137,7 +142,7 @@ def brought_up(sites, begin=start_both):
     return pairs, wire, left, right
 
 
-def not_answered(plane):
+def not_answered(plane, more=""):
     """The peer does not answer rekeys: the move is undone, the tunnel goes on by the keys of before, and once the peer
     answers the gateway moves."""
     def test():
@@ -145,7 +150,7 @@ def not_answered(plane):
             return None
         other = OTHER[plane]
         with PlaneSites("mi", left=plane, right="user") as sites:
-            pairs, wire, left, _ = brought_up(sites)
+            pairs, wire, left, _ = brought_up(sites, lambda sites: start_both(sites, more))
             before = spis(left)
             wire.clear()
             streams = [Stream(sites, 4, back, pace=PACE) for back in (False, True)]
@@ -169,14 +174,14 @@ def not_answered(plane):
     return test
 
 
-def one_of_two_is_not_answered(plane):
+def one_of_two_is_not_answered(plane, more=""):
     """The peer that had passed over is rekeyed back, the other one keeps its keys."""
     def test():
         if STAND_IN:
             return None
         other = OTHER[plane]
         with PlaneSites("mi", left=plane, right="user") as sites:
-            pairs, wire, left, _, before = two_peers_up(sites)
+            pairs, wire, left, _, before = two_peers_up(sites, more)
             streams = [Stream(sites, family, back, pace=PACE) for family in (4, 6) for back in (False, True)]
             with held_back(left.host, CREATE_CHILD_SA, "meta nfproto ipv4"):
                 status, output = left.attempt("plane", "move", "--to", other)
@@ -237,16 +242,38 @@ def passed_over(gateway, name, before):
         time.sleep(0.2)
 
 
-def two_peers_up(sites):
+def two_peers_up(sites, more=""):
     """Gateways with two peers each, and the SPIs of both."""
-    pairs, wire, left, right = brought_up(sites, lambda sites: devices.start_both(sites, two_peers))
+    pairs, wire, left, right = brought_up(sites, lambda sites: devices.start_both(sites, two_peers(more)))
     wire.clear()
     return pairs, wire, left, right, {name: spis(left, name) for name in ("four", "six")}
 
 
-def two_peers(name):
-    return "".join(devices.table(name, peer, 'mode = "policy"', families=(family,), outer=family)
-                   for peer, family in (("four", 4), ("six", 6)))
+def two_peers(more):
+    def text(name):
+        return "".join(devices.table(name, peer, f'mode = "policy"\n{more}', families=(family,), outer=family)
+                       for peer, family in (("four", 4), ("six", 6)))
+    return text
+
+
+def after_a_restart():
+    """The process before has opened the sockets of port 4500, and said in which order."""
+    with PlaneSites("mi", left="user", right="user") as sites:
+        pairs, wire, left, _ = brought_up(sites, lambda sites: start_both(sites, IN_UDP))
+        left.replace()
+        deadline = time.monotonic() + slowed(60)
+        while left.peer()["state"] != "up" or any(child["state"] != "active" for child in left.peer()["children"]):
+            expect(time.monotonic() < deadline, f"never negotiated again: {left.peer()}\n{left.words()}")
+            time.sleep(0.5)
+        wire.clear()
+        streams = [Stream(sites, 4, back, pace=PACE) for back in (False, True)]
+        for plane in ("kernel", "user"):
+            moved_by_rekeys(left, plane)
+        sent, reordered = ends_of(streams, sites)
+        secret(wire.settle())
+        carried(sites, pairs, wire, (UDP,))
+        left_behind(left, "user")
+        return f"{sent} datagrams, lost 0, twice 0, reordered {reordered}"
 
 
 def in_transport_mode():
@@ -295,7 +322,7 @@ def a_peer_that_is_down():
             left_behind(left, plane)
 
 
-def refused_writes(to):
+def refused_writes(to, more=""):
     """Of the writes of a move to the kernel's configuration one fails each time, the last ones among them: it has moved
     or it has not, its tunnel carries, and nothing is left on the other plane."""
     def test():
@@ -304,7 +331,7 @@ def refused_writes(to):
         refuser, own = Refuser(), OTHER[to]
         try:
             with PlaneSites("mi", left=own, right="user") as sites:
-                pairs, wire, left, right = brought_up(sites, lambda sites: start_both(sites, wrap=refuser.wrap))
+                pairs, wire, left, right = brought_up(sites, lambda sites: start_both(sites, more, wrap=refuser.wrap))
                 calls = writes_of_a_move(left, refuser, to)
                 move(left, own)
                 spread = {max(1, calls * part // CHOSEN_WRITES) for part in range(1, CHOSEN_WRITES + 1)}
@@ -375,12 +402,24 @@ def ended_half_way(by, to):
     return test
 
 
+IN_UDP = UDP_ALONE + "\n"
 CASES = {
     "moved with keys of IKE there and back under traffic, beside user": under_traffic("user", 2),
+    "moved with keys of IKE there and back under traffic, in UDP": under_traffic("user", 2, IN_UDP),
 }
 LONG = {
     "moved with keys of IKE six times under traffic, beside user": under_traffic("user", 6),
     "moved with keys of IKE six times under traffic, beside kernel": under_traffic("kernel", 6),
+    "moved with keys of IKE six times under traffic, in UDP, beside kernel": under_traffic("kernel", 6, IN_UDP),
+    "moved with keys of IKE, in UDP, rekeys not answered, from user": not_answered("user", IN_UDP),
+    "moved with keys of IKE, in UDP, rekeys not answered, from kernel": not_answered("kernel", IN_UDP),
+    "moved with keys of IKE, in UDP, rekeys of one of two peers not answered, from user":
+        one_of_two_is_not_answered("user", IN_UDP),
+    "moved with keys of IKE, in UDP, rekeys of one of two peers not answered, from kernel":
+        one_of_two_is_not_answered("kernel", IN_UDP),
+    "moved with keys of IKE, in UDP, after a restart": after_a_restart,
+    "moved with keys of IKE, in UDP, writes that fail, to the kernel": refused_writes("kernel", IN_UDP),
+    "moved with keys of IKE, in UDP, writes that fail, to user": refused_writes("user", IN_UDP),
     "moved with keys of IKE, rekeys not answered, from user": not_answered("user"),
     "moved with keys of IKE, rekeys not answered, from kernel": not_answered("kernel"),
     "moved with keys of IKE, rekeys of one of two peers not answered, from user": one_of_two_is_not_answered("user"),

@@ -1,4 +1,5 @@
-/* Runs a program and refuses its Nth write to the kernel's configuration: netlink messages, and files below /proc/sys.
+/* Runs a program and refuses its Nth write to the kernel's configuration: netlink messages, files below /proc/sys, and
+ * the options of sockets that say which of them gets what arrives at a UDP port.
  *
  *   refuse FILE PROGRAM ARGUMENT...
  *
@@ -13,6 +14,8 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/udp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -42,8 +45,9 @@ static int listen_to_own_calls(void)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendto, 3, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendto, 4, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsockopt, 2, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
@@ -55,9 +59,13 @@ static int listen_to_own_calls(void)
 }
 
 /* Whether the call configures the kernel. */
-static int is_configuration(pid_t thread, int nr, int fd)
+static int is_configuration(pid_t thread, const struct seccomp_data *call)
 {
 	char path[64], target[64] = "";
+	int nr = call->nr, fd = call->args[0], level = call->args[1], option = call->args[2];
+	if (nr == SYS_setsockopt)
+		return (level == IPPROTO_UDP && option == UDP_ENCAP) ||
+			(level == SOL_SOCKET && option == SO_ATTACH_REUSEPORT_CBPF);
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", thread, fd);
 	ssize_t len = readlink(path, target, sizeof target - 1);
 	if (len <= 0)
@@ -85,7 +93,7 @@ static void answer(int listener, struct order *order)
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked))
 		return;
 	struct seccomp_notif_resp said = { .id = asked.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE };
-	if (is_configuration(asked.pid, asked.data.nr, asked.data.args[0]) && ++order->counted == order->call) {
+	if (is_configuration(asked.pid, &asked.data) && ++order->counted == order->call) {
 		order->refused++;
 		said.flags = 0;
 		said.error = order->error == AND_KILL ? -EPERM : -(int)order->error;

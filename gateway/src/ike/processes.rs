@@ -5,11 +5,11 @@ use super::link::Link;
 use super::starter::spawn;
 use crate::failure::Failure;
 use crate::handover;
-use dataplane::io::udp::{FirstSocket, open_ike};
+use dataplane::io::udp::{FirstSocket, open_ike, set_coalescing};
 use dataplane::io::{Family, OpenError, PmtuCache, SocketOpener, SocketOptions, Warn};
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,6 +92,18 @@ impl Processes {
     /// The sockets, for the next gateway.
     pub(crate) fn share_sockets(&self) -> io::Result<Vec<OwnedFd>> {
         self.sockets.iter().map(OwnedFd::try_clone).collect()
+    }
+
+    /// Whether the kernel may coalesce what arrives at port 4500: its GRO finds one of the port's sockets, and may find
+    /// this one for ESP that is of two planes.
+    pub(crate) fn coalesce(&self, coalesces: bool) {
+        let shared = self
+            .sockets
+            .chunks_exact(PORTS.len())
+            .map(|of_family| &of_family[1]);
+        for socket in shared {
+            set_coalescing(socket.as_fd(), coalesces && self.setup.coalesces);
+        }
     }
 
     /// Whether messages of key exchange can be sent and received.

@@ -7,6 +7,7 @@ mod kernel_plane;
 mod moving;
 mod out_of_band;
 mod parked;
+mod passing_on;
 mod planning;
 mod rings;
 mod side_by_side;
@@ -16,12 +17,12 @@ mod watch;
 use super::devices::Devices;
 use super::forward::Plaintext;
 use super::icmp_validation::{self, Databases};
-use super::outer_network::{self, OuterNetwork};
+use super::outer_network::OuterNetwork;
 use super::senders;
 use super::sockets::{self, Sockets};
 use super::{RunOptions, interface};
 use crate::failure::Failure;
-use crate::handover::{self, Inheritance, PassedDescriptors};
+use crate::handover::Inheritance;
 use crate::memory;
 use crate::plane::{Kernel, Parting, Unsupported, carries, enforces, serves};
 use crate::routes::Site;
@@ -42,7 +43,6 @@ pub(super) use out_of_band::is_silent;
 use parked::SideBySide;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Everything outside the databases.
@@ -97,7 +97,7 @@ impl Host {
         if by_kernel {
             sockets.leave_to_the_kernel();
         }
-        sockets.inherit(inheritance.sockets);
+        sockets.inherit(inheritance.sockets, inheritance.order);
         let mut devices = Devices::new(&site, by_kernel, !options.no_offloads, warn);
         devices.inherit(inheritance.devices);
         let mut installed = Installed::new(site.clone()).map_err(|error| {
@@ -242,36 +242,6 @@ impl Host {
     /// Stops the threads; packets in flight are still sent.
     pub(super) fn stop(&mut self) {
         self.engine = None;
-    }
-
-    /// The descriptors that the next gateway can use, once the threads have stopped.
-    pub(super) fn descriptors_to_pass(
-        &self,
-        options: &RunOptions,
-    ) -> (PassedDescriptors, Vec<OwnedFd>) {
-        let (mut descriptors, mut sockets) = (Vec::new(), Vec::new());
-        let tun = self.plaintext.share().map(|(queue, abilities)| {
-            descriptors.push(queue);
-            abilities.into()
-        });
-        for (need, socket) in self.sockets.hand_over() {
-            sockets.push(need);
-            descriptors.push(socket);
-        }
-        let mut devices = Vec::new();
-        for (name, queue, offloads) in self.devices.share() {
-            devices.push((name, offloads.into()));
-            descriptors.push(queue);
-        }
-        let passed = PassedDescriptors {
-            format: handover::FORMAT,
-            tun,
-            sockets,
-            devices,
-            outer: outer_network::requested(options),
-            key_exchange: None,
-        };
-        (passed, descriptors)
     }
 
     /// The threads' counters, or the kernel's.

@@ -1,5 +1,7 @@
 //! Which sockets the associations need, and the protected ends of the data plane made of them.
 
+mod described;
+mod divided;
 mod moving;
 mod native_esp;
 mod to_kernel;
@@ -13,12 +15,11 @@ use dataplane::io::raw::{self, NativeProtocol};
 use dataplane::io::socket_sets::{
     Adder, MAX_SOURCES, PollableSource, SelectiveSink, SinkSet, SourceSet,
 };
-use dataplane::io::udp::{
-    self, FirstSocket, OffloadState, UdpOffloads, UdpOptions, UdpProbe, UdpStats,
-};
+use dataplane::io::udp::{self, FirstSocket, UdpOffloads, UdpOptions, UdpProbe, UdpStats};
 use dataplane::io::{
     Family, MtuReportCheck, OpenError, OutOfBandSender, PmtuCache, SocketOptions, Waker, Warn,
 };
+pub(super) use divided::Divided;
 use ipsec::database::Snapshot;
 use ipsec::sa::{Mode, Protocol, SaConfig};
 use ipsec::tunnel::Outer;
@@ -87,6 +88,10 @@ pub(super) struct Sockets {
     trains: bool,
     /// Set where IKE has port 4500 too, now or later: which of the two has it first.
     pub(super) beside_ike: Option<FirstSocket>,
+    /// Which of the two was bound first, by family, once that of ESP is open.
+    order: BTreeMap<bool, FirstSocket>,
+    /// Whether a third socket has that port, so that what arrives there comes as single datagrams.
+    pub(super) is_divided: bool,
     /// Whether the kernel's own IPsec seals and opens: sockets serve only to hand it ESP in UDP, and for keepalives.
     kernel_opens: bool,
     /// Those sockets: nothing is read from them.
@@ -129,6 +134,8 @@ impl Sockets {
             zero_checksum: options.zero_checksum,
             trains: !options.no_offloads,
             beside_ike: None,
+            order: BTreeMap::new(),
+            is_divided: false,
             kernel_opens: false,
             kept: Vec::new(),
             trials: BTreeMap::new(),
@@ -162,9 +169,18 @@ impl Sockets {
         self.kernel_opens = true;
     }
 
-    /// Takes over the sockets of the previous gateway.
-    pub(super) fn inherit(&mut self, sockets: BTreeMap<Need, OwnedFd>) {
-        self.inherited = sockets;
+    /// Takes over the sockets of the previous gateway, and in which order those of port 4500 were bound.
+    pub(super) fn inherit(
+        &mut self,
+        sockets: BTreeMap<Need, OwnedFd>,
+        order: BTreeMap<bool, FirstSocket>,
+    ) {
+        (self.inherited, self.order) = (sockets, order);
+    }
+
+    /// In which order the sockets of port 4500 were bound, by family.
+    pub(super) fn order(&self) -> &BTreeMap<bool, FirstSocket> {
+        &self.order
     }
 
     /// Descriptors of all open sockets, for the handover to the next gateway.
@@ -175,6 +191,11 @@ impl Sockets {
     /// How the socket of `need` is opened: the inherited one, or a new one. A duplicate of its descriptor is kept.
     fn options_for(&mut self, need: Need) -> SocketOptions {
         let inherited = self.inherited.remove(&need);
+        if let (None, Need::Udp { v6, port }, Some(first)) = (&inherited, need, self.beside_ike)
+            && port == SHARED_PORT
+        {
+            self.order.insert(v6, first);
+        }
         let held = Arc::clone(&self.held);
         let (inherited, opener) = (Mutex::new(inherited), self.options.opener.clone());
         let mut options = self.options.clone();
@@ -262,11 +283,13 @@ impl Sockets {
                 Ok((None, None, None))
             }
             Need::Udp { v6, port } => {
+                let mut offloads = self.trial(v6).offloads();
+                offloads.coalesce &= !(self.is_divided && port == SHARED_PORT);
                 let options = UdpOptions {
                     beside_ike: self.beside_ike.filter(|_| port == SHARED_PORT),
                     port,
                     zero_checksum: self.zero_checksum,
-                    offloads: self.trial(v6).offloads(),
+                    offloads,
                     socket: opening,
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
@@ -311,57 +334,6 @@ impl Sockets {
     pub(super) fn ends(&mut self) -> Option<(SourceSet, SinkSet, Waker)> {
         let (source, sink) = self.ends.take()?;
         Some((source, sink, self.waker.clone()))
-    }
-
-    /// The open sockets and their features, as text.
-    pub(super) fn describe(&self) -> Vec<String> {
-        let version = |v6: bool| if v6 { "IPv6" } else { "IPv4" };
-        let line = |(need, stats): (&Need, &Option<Arc<UdpStats>>)| match (need, stats) {
-            (Need::Udp { v6, port }, _) if self.kernel_opens => format!(
-                "ESP in UDP over {}, port {port}, opened by the kernel",
-                version(*v6)
-            ),
-            (Need::Esp { v6 }, _) => {
-                format!("ESP over {}{}", version(*v6), self.native.describe(*v6))
-            }
-            (Need::Ah { v6 }, _) => format!("AH over {}", version(*v6)),
-            (Need::Whole { v6 }, _) => format!("raw {} socket (IP_HDRINCL)", version(*v6)),
-            (Need::Udp { v6, port }, stats) => {
-                let stats = stats.as_deref();
-                let trains =
-                    stats.map_or("", |stats| trains_text(stats.segments(), stats.coalesces()));
-                let trial = self.trials.get(v6).map_or("", trial_text);
-                let keepalives = match stats.map_or(0, UdpStats::keepalives) {
-                    0 => String::new(),
-                    count => format!(", {count} keepalives received"),
-                };
-                format!(
-                    "ESP in UDP over {}, port {port}{trains}{trial}{keepalives}",
-                    version(*v6)
-                )
-            }
-        };
-        self.bound.iter().map(line).collect()
-    }
-}
-
-fn trains_text(outwards: bool, inwards: bool) -> &'static str {
-    match (outwards, inwards) {
-        (true, true) => ", GSO/GRO: send and receive",
-        (true, false) => ", GSO/GRO: send only",
-        (false, true) => ", GSO/GRO: receive only",
-        (false, false) => ", no GSO/GRO",
-    }
-}
-
-/// How it was determined what works.
-fn trial_text(trial: &UdpProbe) -> &'static str {
-    let stands = |standing| [trial.segments, trial.coalesces].contains(&standing);
-    match () {
-        () if stands(OffloadState::Failed) => " (failed verification)",
-        () if stands(OffloadState::Believed) => " (not verified: the loopback device is down)",
-        () if stands(OffloadState::Proven) => " (verified)",
-        () => "",
     }
 }
 

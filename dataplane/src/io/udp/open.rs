@@ -1,14 +1,15 @@
 //! Opening the socket of one family: its port, and the offloads that the kernel has.
 
 use super::options::UdpOptions;
-use super::shared_port::{FirstSocket, steer};
+use super::shared_port::{FirstSocket, SHARED_PORT, steer};
 use super::sink::UdpSink;
 use super::source::UdpSource;
 use super::stats::UdpStats;
 use crate::io::socket::Socket;
-use crate::io::{Family, OpenError};
+use crate::io::{Family, OpenError, SocketOptions};
 use rustix::net::SocketType;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,6 +37,15 @@ pub fn open(family: Family, options: &UdpOptions) -> Result<(UdpSource, UdpSink)
     let port = bound_port(&socket)?;
     let sink = UdpSink::new(socket.clone(), port, stats.clone());
     Ok((UdpSource::new(socket, port, stats), sink))
+}
+
+/// Opens the third socket of the port, bound after those of key exchange and of ESP. It gets nothing until
+/// [`divide_esp`](super::divide_esp) says so.
+pub fn open_third(family: Family, options: &SocketOptions) -> Result<OwnedFd, OpenError> {
+    let socket = Socket::open(family, SocketType::DGRAM, None, options)?;
+    share_port(&socket)?;
+    bind(&socket, SHARED_PORT)?;
+    Ok(socket.into_file())
 }
 
 /// Lets another socket of the same user have the port too; before either is bound.

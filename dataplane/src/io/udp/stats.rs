@@ -22,6 +22,11 @@ impl UdpStats {
         self.coalesces.load(Ordering::Relaxed)
     }
 
+    /// From now on the kernel coalesces what arrives, or does not.
+    pub fn note_coalescing(&self, coalesces: bool) {
+        self.coalesces.store(coalesces, Ordering::Relaxed);
+    }
+
     /// Keepalives that came (RFC 3948 2.3).
     pub fn keepalives(&self) -> u64 {
         self.keepalives.load(Ordering::Relaxed)

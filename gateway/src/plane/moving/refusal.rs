@@ -1,6 +1,7 @@
 //! What a move to the other plane cannot take along, by name.
 
 use crate::plane::{carries, enforces};
+use dataplane::io::udp::MAX_DIVIDED_SPIS;
 use ipsec::database::Snapshot;
 use ipsec::policy::Direction;
 use ipsec::sa::{Protocol, SaConfig};
@@ -28,6 +29,24 @@ pub(crate) fn refusal(snapshot: &Snapshot, wish: MoveWish) -> Option<String> {
         of_association(config, wish).map(|why| format!("{}: {why}", named(config)))
     })
     .or_else(|| of_policies(snapshot, wish))
+    .or_else(|| too_many_in_udp(snapshot))
+}
+
+/// Each plane gets its part of ESP in UDP by a program that holds all SPIs of one of them.
+fn too_many_in_udp(snapshot: &Snapshot) -> Option<String> {
+    let mut sas = snapshot.sas().map(|sa| &sa.config);
+    let is_divided = sas.any(|config| config.is_negotiated && config.encapsulation.is_some());
+    let in_udp = snapshot
+        .sas()
+        .filter(|sa| sa.config.encapsulation.is_some());
+    // Half of them are outbound.
+    let inbound = in_udp.count() / 2;
+    (is_divided && inbound > MAX_DIVIDED_SPIS).then(|| {
+        format!(
+            "{inbound} pairs of associations in UDP are more than the {MAX_DIVIDED_SPIS} that can be told apart on one \
+             port while both planes carry: restart the gateway with the other --plane"
+        )
+    })
 }
 
 fn longest(snapshot: &Snapshot) -> Option<usize> {
@@ -61,11 +80,7 @@ fn of_association(config: &SaConfig, wish: MoveWish) -> Option<String> {
         ));
     }
     if config.is_negotiated {
-        return config.encapsulation.map(|_| {
-            "it is ESP in UDP with keys of IKE, which come by one socket on both planes: not built yet. Restart the \
-             gateway with the other --plane"
-                .to_owned()
-        });
+        return None;
     }
     if config.id.protocol == Protocol::IpComp {
         return Some(
@@ -92,8 +107,9 @@ mod tests {
     use super::*;
     use ipsec::command::Command;
     use ipsec::database::Database;
-    use ipsec::sa::UdpEncapsulation;
+    use ipsec::sa::{Spi, UdpEncapsulation};
     use ipsec::setkey::{Forwarding, NoNames, compile};
+    use std::sync::Arc;
 
     fn told(text: &str, to_kernel: bool, same_keys: bool) -> Option<String> {
         let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames);
@@ -154,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_ike_need_no_permission_and_stay_where_they_are_in_udp() {
+    fn keys_of_ike_need_no_permission_nor_in_udp_unless_they_are_too_many() {
         let text = esp("-r 1024", GCM);
         let commands = compile(text.as_bytes(), Forwarding::AsWritten, &mut NoNames);
         let Command::AddSa(config) = &commands.unwrap().commands[0] else {
@@ -175,9 +191,26 @@ mod tests {
                 source_port: 4500,
                 destination_port: 4500,
             });
-            let why = of_association(&config, wish).unwrap_or_default();
-            assert!(why.contains("ESP in UDP"), "{why}");
+            assert_eq!(of_association(&config, wish), None);
+            for (pairs, is_refused) in [(MAX_DIVIDED_SPIS, false), (MAX_DIVIDED_SPIS + 1, true)] {
+                let why = refusal(&many(&config, pairs), wish);
+                let says = |why: &String| why.contains("1001 pairs of associations in UDP");
+                assert_eq!(why.as_ref().is_some_and(says), is_refused, "{why:?}");
+            }
         }
+    }
+
+    /// Databases with so many pairs of associations like this one.
+    fn many(config: &SaConfig, pairs: usize) -> Arc<Snapshot> {
+        let one = |number| {
+            let mut config = config.clone();
+            config.id.spi = Spi::new(0x1_0000 + number as u32).unwrap();
+            Command::AddSa(Arc::new(config))
+        };
+        let commands: Vec<_> = (0..2 * pairs).map(one).collect();
+        let mut database = Database::default();
+        database.apply(&commands, 0, &mut || 0).unwrap();
+        database.snapshot()
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::routes::plan::Planes;
 use crate::run::icmp_validation;
 use crate::run::sockets::Sockets;
 use ipsec::database::Snapshot;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -91,6 +92,7 @@ impl Host {
         let sockets = Sockets::new(site, options, outside, &self.paths, judge, &self.warn);
         let mut sockets = sockets.map_err(text)?;
         sockets.beside_ike = self.sockets.beside_ike;
+        sockets.inherit(BTreeMap::new(), self.sockets.order().clone());
         Ok(sockets)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::kernel_plane::KernelPlane;
 use crate::plane::Carried;
-use crate::run::sockets::Sockets;
+use crate::run::sockets::{Divided, Sockets};
 use dataplane::Totals;
 use ipsec::sa::Sa;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ pub(super) struct Parked {
     pub(super) sas: Vec<(Arc<Sa>, bool)>,
     /// The sockets of the kernel's ESP in UDP.
     pub(super) sockets: Option<Sockets>,
+    /// Its own ones beside those of our threads, while both take ESP in UDP of IKE.
+    pub(super) divided: Option<Divided>,
     /// To our own data plane: what was carried there before this move.
     pub(super) before: Totals,
 }

@@ -64,9 +64,13 @@ impl Host {
         }
     }
 
-    /// One socket cannot give some of its packets to the kernel, and others to the user plane.
+    /// ESP in UDP needs a socket for each plane, which are there where there was some when the move began.
     pub(super) fn can_serve_side_by_side(&self, config: &SaConfig) -> Result<(), Unsupported> {
-        if config.encapsulation.is_some() && config.is_negotiated {
+        let side = self.side.as_ref();
+        let divided = side.and_then(|side| side.parked.divided.as_ref());
+        let v6 = config.id.destination.is_ipv6();
+        let has_socket = divided.is_some_and(|divided| divided.serves(v6));
+        if config.encapsulation.is_some() && config.is_negotiated && !has_socket {
             return Err(Unsupported::new(
                 "ESP in UDP waits until the gateway has moved to the other plane",
             ));
@@ -74,6 +78,16 @@ impl Host {
         match &self.parting {
             Some(parting) if parting.to_kernel() => carries(config),
             _ => serves(config),
+        }
+    }
+
+    /// Each plane gets the ESP in UDP of its own associations.
+    pub(super) fn divide_esp_in_udp(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let side = self.side.as_mut();
+        let divided = side.and_then(|side| side.parked.divided.as_mut());
+        match divided.zip(self.parting.as_ref()) {
+            Some((divided, parting)) => divided.follow(parting, snapshot, &self.local),
+            None => Ok(()),
         }
     }
 
@@ -94,6 +108,7 @@ impl Host {
             self.devices.open_direction_devices(site, netlink)?;
         }
         self.leave_to_the_kernel(snapshot);
+        self.divide_esp_in_udp(snapshot)?;
         let led = parting.sealed_by_kernel(snapshot);
         let before = self.side.as_ref().map_or(led, |side| side.led);
         // The user plane seals none that leaves behind the kernel's first one, if there is such a moment.

@@ -136,6 +136,11 @@ impl KeyExchange {
         self.processes.open_sockets(first)
     }
 
+    /// Whether the kernel may coalesce what arrives at its sockets.
+    pub(crate) fn coalesce(&self, coalesces: bool) {
+        self.processes.coalesce(coalesces);
+    }
+
     /// Whether its messages must pass the barriers.
     pub(crate) fn has_sockets(&self) -> bool {
         self.processes.has_sockets()

@@ -78,18 +78,29 @@ impl Gateway {
             snapshot,
             hook: self.hook(),
         };
-        let moved = self.plane.kernel().move_plane(wish.to_kernel, context);
-        moved.map_err(|why| {
-            format!("not moved to the {to} plane; the plane is the one that it was: {why}")
-        })?;
+        self.coalesce_ike(false);
+        if let Err(why) = self.plane.kernel().move_plane(wish.to_kernel, context) {
+            self.coalesce_ike(true);
+            return Err(format!(
+                "not moved to the {to} plane; the plane is the one that it was: {why}"
+            ));
+        }
         // On the way to the other plane the kernel's are needed until its end.
         self.kernel_notices = notices.or(self.kernel_notices.take());
         Ok(())
     }
 
+    /// While both planes carry nothing that arrives is coalesced.
+    pub(super) fn coalesce_ike(&self, coalesces: bool) {
+        if let Some(ike) = &self.ike {
+            ike.coalesce(coalesces);
+        }
+    }
+
     /// The other plane carries alone.
     pub(super) fn has_arrived(&mut self, to_kernel: bool) {
         let (from, to) = (plane_name(!to_kernel), plane_name(to_kernel));
+        self.coalesce_ike(true);
         if !to_kernel {
             self.kernel_notices = None;
         }

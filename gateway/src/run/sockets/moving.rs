@@ -41,18 +41,26 @@ impl Sockets {
 
     /// Whether something waits to be read from a socket or ring.
     pub(in crate::run) fn has_waiting(&self) -> io::Result<bool> {
+        let is_read = |need: &Need| !matches!(need, Need::Whole { .. });
+        Ok(self.has_waiting_in(is_read)? || self.native.has_waiting()?)
+    }
+
+    /// Whether ESP in UDP waits to be read.
+    pub(in crate::run) fn has_udp_waiting(&self) -> io::Result<bool> {
+        self.has_waiting_in(|need| matches!(need, Need::Udp { .. }))
+    }
+
+    fn has_waiting_in(&self, is_meant: impl Fn(&Need) -> bool) -> io::Result<bool> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = held
-            .iter()
-            .filter(|(need, _)| !matches!(need, Need::Whole { .. }));
+        let meant = held.iter().filter(|(need, _)| is_meant(need));
         let watched =
-            read.map(|(_, socket)| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
+            meant.map(|(_, socket)| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
         let mut watched: Vec<_> = watched.collect();
         let none = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        Ok(poll(&mut watched, Some(&none))? > 0 || self.native.has_waiting()?)
+        Ok(poll(&mut watched, Some(&none))? > 0)
     }
 
     /// Ends GRO, once nothing coalesced waits any more: without it the lengths of its datagrams would not be told.

@@ -1,4 +1,6 @@
+use super::described::trial_text;
 use super::*;
+use dataplane::io::udp::OffloadState;
 use ipsec::command::Command;
 use ipsec::setkey::{Forwarding, NoNames, compile};
 

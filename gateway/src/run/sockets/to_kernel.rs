@@ -51,6 +51,11 @@ pub(super) fn end_coalescing(socket: &impl AsFd) {
 /// From now on the ESP that arrives at this socket is read from it.
 pub(super) fn take_esp_from_kernel(socket: &impl AsFd, coalesces: bool) -> io::Result<()> {
     set(socket, UDP_ENCAP, 0)?;
+    set_coalescing(socket, coalesces)
+}
+
+/// What arrives at this socket is coalesced where the kernel does that, or not any more.
+pub(super) fn set_coalescing(socket: &impl AsFd, coalesces: bool) -> io::Result<()> {
     if !coalesces {
         end_coalescing(socket);
         return Ok(());

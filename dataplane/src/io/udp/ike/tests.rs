@@ -1,6 +1,9 @@
 use super::*;
 use crate::io::namespaces::{isolated, receive, warnings};
-use crate::io::udp::{UdpOptions, UdpSource, open};
+use crate::io::udp::{
+    EspOfThird, MAX_DIVIDED_SPIS, UdpOptions, UdpSource, divide_esp, open, open_third,
+};
+use std::collections::BTreeSet;
 use std::net::UdpSocket;
 
 fn options() -> SocketOptions {
@@ -149,5 +152,57 @@ fn the_port_500_is_not_shared() {
         let second = open_ike(Family::V4, 500, false, FirstSocket::Ike, &options());
         assert!(matches!(second, Err(OpenError::PortTaken { port: 500 })));
         drop(first);
+    });
+}
+
+#[test]
+fn a_third_socket_gets_esp_by_its_spi_and_hands_it_back() {
+    isolated(|| {
+        let firsts = [FirstSocket::Ike, FirstSocket::Esp];
+        let each = firsts.map(|first| [(first, Family::V4), (first, Family::V6)]);
+        for (first, family) in each.into_iter().flatten() {
+            let (mut ike, mut esp) = both_beginning_with(first, family);
+            let third = UdpSocket::from(open_third(family, &options()).unwrap());
+            third.set_nonblocking(true).unwrap();
+            let to = SocketAddr::new(loopback(family), SHARED_PORT);
+            let mut come = |mark: u8, expected: [(usize, usize); 2]| {
+                // By the hash of ports alone each socket would get some.
+                for _ in 0..16 {
+                    let peer = UdpSocket::bind((loopback(family), 0)).unwrap();
+                    for spi in 0..3 {
+                        peer.send_to(&[0, 0, 0, spi, mark], to).unwrap();
+                    }
+                }
+                let (mut room, mut thirds) = ([0; 16], Vec::new());
+                while let Ok(len) = third.recv(&mut room) {
+                    thirds.push(room[..len].to_vec());
+                }
+                // What comes beyond that is found by its mark in the next round.
+                let seconds = packets(&mut esp, expected[0].0 + expected[1].0);
+                assert_eq!(messages(&mut ike).len(), 16, "{mark}");
+                assert!(thirds.iter().chain(&seconds).all(|bytes| bytes[4] == mark));
+                let there = [1, 2].map(|spi| {
+                    let of_spi =
+                        |all: &[Vec<u8>]| all.iter().filter(|bytes| bytes[3] == spi).count();
+                    (of_spi(&seconds), of_spi(&thirds))
+                });
+                assert_eq!(there, expected, "{mark}");
+            };
+            let divide =
+                |third_gets: &EspOfThird| divide_esp(third.as_fd(), first, third_gets).unwrap();
+            let one = BTreeSet::from([1]);
+            come(0, [(16, 0); 2]);
+            divide(&EspOfThird::Only(one.clone()));
+            come(1, [(0, 16), (16, 0)]);
+            divide(&EspOfThird::AllBut(one));
+            come(2, [(16, 0), (0, 16)]);
+            divide(&EspOfThird::EVERYTHING);
+            come(3, [(0, 16); 2]);
+            divide(&EspOfThird::NOTHING);
+            come(4, [(16, 0); 2]);
+            let many = (0..MAX_DIVIDED_SPIS as u32).map(|number| u32::MAX - 7 * number);
+            divide(&EspOfThird::AllBut(many.chain([2]).collect()));
+            come(5, [(0, 16), (16, 0)]);
+        }
     });
 }

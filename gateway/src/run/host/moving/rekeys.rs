@@ -77,6 +77,8 @@ impl Host {
             crossing.leads_by_kernel = turned.to_kernel();
         }
         self.part(Some(Arc::new(turned)));
+        // A change that follows says it again, and fails if this cannot be.
+        let _ = self.divide_esp_in_udp(snapshot);
     }
 
     /// The last steps, once no association is left behind. On an error both planes carry as before.

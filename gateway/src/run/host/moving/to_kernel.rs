@@ -9,6 +9,7 @@
 //! it, so that no packet that the user plane seals or opens leaves behind one of the kernel's.
 
 mod arriving;
+mod in_udp;
 
 use super::super::Host;
 use super::super::crossing::{MoveContext, sum, text};
@@ -19,7 +20,7 @@ use crate::plane::{KernelDatabases, Mover};
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
-use crate::run::sockets::Sockets;
+use crate::run::sockets::{Divided, Sockets};
 use dataplane::DataPlane;
 use dataplane::pipeline::hold::Held;
 use ipsec::policy::Direction;
@@ -46,12 +47,13 @@ pub(super) enum Step {
     Sockets,
     Shared,
     Required,
+    OnePort,
     Closed,
     Counters,
     Stop,
 }
 
-pub(super) const STEPS: [Step; 13] = [
+pub(super) const STEPS: [Step; 14] = [
     Step::Connect,
     Step::Barriers,
     Step::Outbound,
@@ -62,6 +64,7 @@ pub(super) const STEPS: [Step; 13] = [
     Step::Sockets,
     Step::Shared,
     Step::Required,
+    Step::OnePort,
     Step::Closed,
     Step::Counters,
     Step::Stop,
@@ -83,6 +86,7 @@ impl fmt::Display for Step {
             Self::Sockets => "ESP in UDP for the kernel",
             Self::Shared => "the last packets that our own data plane opens",
             Self::Required => "`in` and `fwd` policies that require the kernel",
+            Self::OnePort => "all ESP in UDP for the kernel",
             Self::Closed => "the barriers of the kernel alone",
             Self::Counters => "the counters of both planes",
             Self::Stop => "stopping our own data plane",
@@ -100,6 +104,7 @@ pub(super) struct ToKernel<'a> {
     /// The last number that we open, of each inbound association.
     edges: Vec<(Arc<Sa>, u64, u64)>,
     sockets: Option<Sockets>,
+    divided: Option<Divided>,
 }
 
 impl<'a> ToKernel<'a> {
@@ -113,6 +118,7 @@ impl<'a> ToKernel<'a> {
             sas,
             edges: Vec::new(),
             sockets: None,
+            divided: None,
         }
     }
 
@@ -125,13 +131,19 @@ impl<'a> ToKernel<'a> {
             to_kernel: true,
             sas: self.sas,
             sockets: self.sockets,
+            divided: self.divided,
             before: self.host.carried_before,
         }
     }
 
     /// Goes on, or is to be undone.
     pub(super) fn unpark(host: &'a mut Host, context: MoveContext<'a>, parked: Parked) -> Self {
-        let Parked { sas, sockets, .. } = parked;
+        let Parked {
+            sas,
+            sockets,
+            divided,
+            ..
+        } = parked;
         Self {
             paces: Paces::of(sas.iter().map(|(sa, _)| &**sa)),
             kernel: host.kernel_plane.take(),
@@ -140,6 +152,7 @@ impl<'a> ToKernel<'a> {
             sas,
             edges: Vec::new(),
             sockets,
+            divided,
         }
     }
 
@@ -258,6 +271,7 @@ impl Mover for ToKernel<'_> {
             Step::Sockets => self.sockets(),
             Step::Shared => self.shared(),
             Step::Required => self.arriving(false),
+            Step::OnePort => self.join_sockets(),
             Step::Closed => {
                 let planes = Planes::Kernel;
                 self.host.cross(&snapshot, planes, true).map_err(text)
@@ -297,10 +311,8 @@ impl Mover for ToKernel<'_> {
                 self.databases()?.withdraw(true).map_err(text)?;
                 self.host.put_rings(&snapshot).map_err(text)
             }
-            Step::Sockets => {
-                self.sockets = None;
-                self.host.sockets.give_esp(false).map_err(text)
-            }
+            Step::Sockets => self.take_back_sockets(),
+            Step::OnePort => self.part_sockets(),
             Step::Required => self.arriving(true),
             Step::Closed => self.host.cross(&snapshot, both, true).map_err(text),
             Step::Drain | Step::Shared | Step::Counters | Step::Stop => Ok(()),

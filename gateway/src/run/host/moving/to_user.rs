@@ -15,7 +15,7 @@ use crate::plane::{KernelDatabases, Mover};
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
-use crate::run::sockets::{self, Sockets};
+use crate::run::sockets::{self, Divided, Sockets};
 use dataplane::Totals;
 use ipsec::policy::Direction;
 use std::fmt;
@@ -36,10 +36,11 @@ pub(super) enum Step {
     Policies,
     Start,
     Rest,
+    OnePort,
     Closed,
 }
 
-pub(super) const STEPS: [Step; 10] = [
+pub(super) const STEPS: [Step; 11] = [
     Step::Device,
     Step::Barriers,
     Step::Leaving,
@@ -49,6 +50,7 @@ pub(super) const STEPS: [Step; 10] = [
     Step::Policies,
     Step::Start,
     Step::Rest,
+    Step::OnePort,
     Step::Closed,
 ];
 
@@ -69,6 +71,7 @@ impl fmt::Display for Step {
             }
             Self::Start => "starting our own data plane",
             Self::Rest => "the end of what the kernel still has",
+            Self::OnePort => "all ESP in UDP for our threads",
             Self::Closed => "the barriers of our own data plane alone",
         })
     }
@@ -83,6 +86,7 @@ pub(super) struct ToUser<'a> {
     /// Ours, as long as the host counts as being on the kernel's.
     plaintext: Option<Plaintext>,
     sockets: Option<Sockets>,
+    divided: Option<Divided>,
     /// What the kernel has carried.
     carried: Totals,
     /// What was carried on the other plane before this move.
@@ -98,6 +102,7 @@ impl<'a> ToUser<'a> {
             kernel: None,
             plaintext: None,
             sockets: None,
+            divided: None,
             carried: Totals::default(),
         })
     }
@@ -109,6 +114,7 @@ impl<'a> ToUser<'a> {
             to_kernel: false,
             sas: Vec::new(),
             sockets: self.sockets,
+            divided: self.divided,
             before: self.before,
         }
     }
@@ -116,7 +122,10 @@ impl<'a> ToUser<'a> {
     /// Goes on, or is to be undone.
     pub(super) fn unpark(host: &'a mut Host, context: MoveContext<'a>, parked: Parked) -> Self {
         let Parked {
-            sockets, before, ..
+            sockets,
+            divided,
+            before,
+            ..
         } = parked;
         Self {
             kernel: host.kernel_plane.take(),
@@ -124,6 +133,7 @@ impl<'a> ToUser<'a> {
             context,
             plaintext: None,
             sockets,
+            divided,
             carried: Totals::default(),
             before,
         }
@@ -178,17 +188,36 @@ impl<'a> ToUser<'a> {
         .map_err(text)
     }
 
-    /// From here on our sockets hold a copy of each packet that the kernel opens.
+    /// From here on our sockets hold a copy of each native packet that the kernel opens, and ESP in UDP but that of
+    /// pairs that stay behind.
     fn open_sockets(&mut self) -> Result<(), String> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let mut sockets = self.host.fresh_sockets(&self.context)?;
         sockets.share_udp(&self.host.sockets).map_err(text)?;
+        let divided = Divided::open(&self.host.sockets, &snapshot).map_err(text)?;
+        sockets.is_divided = !divided.is_empty();
+        let divided = self.divided.insert(divided);
+        divided.give_all(true).map_err(text)?;
         self.host.sockets.give_esp(false).map_err(text)?;
+        if let Some(parting) = &self.host.parting {
+            let followed = divided.follow(parting, &snapshot, &self.host.local);
+            followed.map_err(text)?;
+        }
         let needs = sockets::needs(&snapshot, &self.host.local);
         sockets.bind(&needs).map_err(text)?;
         let host = &mut *self.host;
         self.sockets = Some(std::mem::replace(&mut host.sockets, sockets));
         host.put_rings(&snapshot).map_err(text)
+    }
+
+    /// All ESP in UDP is the kernel's.
+    fn give_back_esp(&mut self) -> Result<(), String> {
+        let Some(mut divided) = self.divided.take() else {
+            return self.host.sockets.give_esp(true).map_err(text);
+        };
+        divided.give_all(true).map_err(text)?;
+        self.host.sockets.give_esp(true).map_err(text)?;
+        divided.give_all(false).map_err(text)
     }
 
     fn inbound(&mut self) -> Result<(), String> {
@@ -222,6 +251,17 @@ impl<'a> ToUser<'a> {
         let databases = self.databases()?;
         databases.remove_policies(&EVERY).map_err(text)?;
         databases.remove_sas().map_err(text)
+    }
+
+    /// Once the kernel has none in UDP any more: what arrives may come coalesced again.
+    fn join_sockets(&mut self) -> Result<(), String> {
+        let Some(divided) = &mut self.divided else {
+            return Ok(());
+        };
+        divided.give_all(false).map_err(text)?;
+        let sockets = &mut self.host.sockets;
+        sockets.is_divided = false;
+        sockets.coalesce_shared(divided, true).map_err(text)
     }
 
     fn unstart(&mut self) {
@@ -259,6 +299,7 @@ impl Mover for ToUser<'_> {
             Step::Policies => self.policies(),
             Step::Start => self.start(),
             Step::Rest => self.rest(),
+            Step::OnePort => self.join_sockets(),
             Step::Closed => {
                 let planes = Planes::User;
                 self.host.cross(&snapshot, planes, false).map_err(text)
@@ -294,7 +335,7 @@ impl Mover for ToUser<'_> {
                 if let Some(sockets) = self.sockets.take() {
                     self.host.sockets = sockets;
                 }
-                self.host.sockets.give_esp(true).map_err(text)?;
+                self.give_back_esp()?;
                 self.host.end_ring_bypass().map_err(text)
             }
             Step::Policies => {
@@ -307,8 +348,8 @@ impl Mover for ToUser<'_> {
                 self.unstart();
                 Ok(())
             }
-            // What is missing of them is put again with the next change.
-            Step::Rest => Ok(()),
+            // What is missing of them is put again with the next change, and nothing in UDP is negotiated before.
+            Step::Rest | Step::OnePort => Ok(()),
             Step::Closed => self.host.cross(&snapshot, both, false).map_err(text),
         }
     }

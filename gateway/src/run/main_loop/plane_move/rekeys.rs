@@ -130,6 +130,7 @@ impl Gateway {
             hook: self.hook(),
         };
         let faults = self.plane.kernel().undo_move(context);
+        self.coalesce_ike(true);
         let Some(moving) = self.plane_move.take() else {
             return;
         };

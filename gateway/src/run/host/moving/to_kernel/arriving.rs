@@ -9,10 +9,8 @@
 //! Where packets follow each other too closely for that, a number ahead is the limit, and the move waits until it has
 //! come.
 
-use super::super::quiet::TUN_IDLE_TIME;
 use super::ToKernel;
 use crate::run::host::crossing::text;
-use crate::run::sockets;
 use ipsec::dropped::Dropped;
 use ipsec::policy::Direction;
 use ipsec::sa::{Sa, SavedCounters};
@@ -20,14 +18,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long associations may take to be handed over at moments at which nothing arrives, all together.
-const MAX_EXACT_TIME: Duration = Duration::from_secs(2);
+pub(super) const MAX_EXACT_TIME: Duration = Duration::from_secs(2);
 
 /// The longest pause between two tries of that.
 const MAX_PAUSE_MILLISECONDS: u64 = 20;
 
 /// How long the sequence numbers that the user plane opens may take to arrive. An association that is slower than that
 /// is handed over at the number where it is.
-const MAX_SHARED_TIME: Duration = Duration::from_millis(300);
+pub(super) const MAX_SHARED_TIME: Duration = Duration::from_millis(300);
 
 /// How long what our thread has read may take to be delivered.
 const MAX_DELIVERY_TIME: Duration = Duration::from_millis(100);
@@ -109,57 +107,6 @@ impl ToKernel<'_> {
         self.databases()?.give_opening(sa, start).map_err(text)
     }
 
-    /// From one moment on the kernel opens ESP in UDP. The user plane opens what waits in the sockets from before.
-    pub(super) fn sockets(&mut self) -> Result<(), String> {
-        let mut sockets = self.host.fresh_sockets(&self.context)?;
-        sockets.leave_to_the_kernel();
-        sockets.share_udp(&self.host.sockets).map_err(text)?;
-        let needs = sockets::needs(&self.context.snapshot, &self.host.local);
-        let in_udp: Vec<_> = self
-            .edges
-            .iter()
-            .filter(|(sa, ..)| is_in_udp(sa))
-            .cloned()
-            .collect();
-        let held = match in_udp.is_empty() {
-            true => None,
-            false => self
-                .host
-                .quiet(Direction::In, MAX_EXACT_TIME)
-                .map_err(text)?,
-        };
-        for (sa, edge, _) in &in_udp {
-            self.mark_as_opened(sa, *edge)?;
-        }
-        let bound = sockets.bind(&needs).map_err(text);
-        let sockets = self.sockets.insert(sockets);
-        bound?;
-        drop(held);
-        let (began, mut idle_since) = (Instant::now(), Instant::now());
-        while began.elapsed() < MAX_SHARED_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
-            if sockets.has_waiting().map_err(text)? {
-                idle_since = Instant::now();
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        sockets.end_coalescing();
-        self.delivered()?;
-        for (sa, edge, _) in &in_udp {
-            sa.state.share_opening(&sa.config, 0);
-            self.mark_as_opened(sa, *edge)?;
-        }
-        Ok(())
-    }
-
-    /// The kernel opens nothing that we have opened above `edge`.
-    fn mark_as_opened(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<(), String> {
-        let last = sa.state.saved().edge;
-        if last > edge && sa.config.replay_window > 0 {
-            self.databases()?.raise_edge(sa, last).map_err(text)?;
-        }
-        Ok(())
-    }
-
     /// Waits until the sequence numbers that the user plane opens have come. An association for which they have not is
     /// handed over where it is.
     pub(super) fn shared(&mut self) -> Result<(), String> {
@@ -190,13 +137,13 @@ impl ToKernel<'_> {
     }
 
     /// What our thread has read is delivered.
-    fn delivered(&self) -> Result<(), String> {
+    pub(super) fn delivered(&self) -> Result<(), String> {
         let quiet = self.host.quiet(Direction::In, MAX_DELIVERY_TIME);
         quiet.map(drop).map_err(text)
     }
 }
 
-fn is_in_udp(sa: &Sa) -> bool {
+pub(super) fn is_in_udp(sa: &Sa) -> bool {
     sa.config.encapsulation.is_some()
 }
 

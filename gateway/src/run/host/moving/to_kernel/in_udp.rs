@@ -1,0 +1,138 @@
+//! ESP in UDP, on its way from our own data plane to the kernel's IPsec.
+//!
+//! ```text
+//!   keys by hand alone   the socket of our threads becomes the kernel's, from one moment on
+//!   keys of IKE too      the kernel has a socket beside it ──► rekeys ──► that of our threads becomes the kernel's
+//! ```
+
+use super::super::quiet::TUN_IDLE_TIME;
+use super::ToKernel;
+use super::arriving::{MAX_EXACT_TIME, MAX_SHARED_TIME, is_in_udp};
+use crate::run::host::crossing::text;
+use crate::run::sockets::{self, Divided, Sockets};
+use dataplane::pipeline::hold::Held;
+use ipsec::policy::Direction;
+use ipsec::sa::Sa;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+impl ToKernel<'_> {
+    /// From one moment on the kernel opens ESP in UDP, but that of pairs that stay behind. The user plane opens what
+    /// waits in the sockets from before.
+    pub(super) fn sockets(&mut self) -> Result<(), String> {
+        let mut sockets = self.host.fresh_sockets(&self.context)?;
+        sockets.leave_to_the_kernel();
+        sockets.share_udp(&self.host.sockets).map_err(text)?;
+        let divided = Divided::open(&self.host.sockets, &self.context.snapshot);
+        self.divided = Some(divided.map_err(text)?);
+        let in_udp = self.edges.iter().filter(|(sa, ..)| is_in_udp(sa));
+        let in_udp: Vec<_> = in_udp.cloned().collect();
+        let held = self.single_datagrams(!in_udp.is_empty())?;
+        for (sa, edge, _) in &in_udp {
+            self.mark_as_opened(sa, *edge)?;
+        }
+        self.give_to_kernel(sockets)?;
+        drop(held);
+        let (began, mut idle_since) = (Instant::now(), Instant::now());
+        while began.elapsed() < MAX_SHARED_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
+            if self.host.sockets.has_udp_waiting().map_err(text)? {
+                idle_since = Instant::now();
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        if let Some(sockets) = &self.sockets {
+            sockets.end_coalescing();
+        }
+        self.delivered()?;
+        for (sa, edge, _) in &in_udp {
+            sa.state.share_opening(&sa.config, 0);
+            self.mark_as_opened(sa, *edge)?;
+        }
+        Ok(())
+    }
+
+    /// What arrives where the port is to be divided comes as single datagrams, from a moment on at which nothing waits;
+    /// the inbound thread is held since. Where packets follow each other too closely for such a moment they stay
+    /// coalesced, and those of both planes in one are lost. `holds`: whether the thread is held anyway.
+    fn single_datagrams(&mut self, holds: bool) -> Result<Option<Held>, String> {
+        let divided = self.divided.as_ref().filter(|divided| !divided.is_empty());
+        if divided.is_none() && !holds {
+            return Ok(None);
+        }
+        let until = Instant::now() + MAX_EXACT_TIME;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let held = self.host.quiet(Direction::In, left).map_err(text)?;
+            let Some(divided) = divided.filter(|_| held.is_some()) else {
+                return Ok(held);
+            };
+            let sockets = &mut self.host.sockets;
+            sockets.coalesce_shared(divided, false).map_err(text)?;
+            if !self.host.has_waiting(Direction::In).map_err(text)? {
+                return Ok(held);
+            }
+            // It may have come coalesced.
+            let sockets = &mut self.host.sockets;
+            sockets.coalesce_shared(divided, true).map_err(text)?;
+        }
+    }
+
+    fn give_to_kernel(&mut self, mut sockets: Sockets) -> Result<(), String> {
+        let (snapshot, local) = (&self.context.snapshot, &self.host.local);
+        let mut needs = sockets::needs(snapshot, local);
+        if let (Some(divided), Some(parting)) = (&mut self.divided, &self.host.parting) {
+            needs.retain(|need| !divided.has(need));
+            divided.follow(parting, snapshot, local).map_err(text)?;
+        }
+        let bound = sockets.bind(&needs).map_err(text);
+        self.sockets = Some(sockets);
+        bound
+    }
+
+    /// The kernel opens nothing that we have opened above `edge`.
+    fn mark_as_opened(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<(), String> {
+        let last = sa.state.saved().edge;
+        if last > edge && sa.config.replay_window > 0 {
+            self.databases()?.raise_edge(sa, last).map_err(text)?;
+        }
+        Ok(())
+    }
+
+    /// The user plane opens all ESP in UDP again, and it may come coalesced.
+    pub(super) fn take_back_sockets(&mut self) -> Result<(), String> {
+        self.sockets = None;
+        let divided = self.divided.take();
+        let sockets = &mut self.host.sockets;
+        let Some(mut divided) = divided else {
+            return sockets.give_esp(false).map_err(text);
+        };
+        let given = divided.give_all(false);
+        let taken = sockets.give_esp(false);
+        let coalesced = sockets.coalesce_shared(&divided, true);
+        given.and(taken).and(coalesced).map_err(text)
+    }
+
+    /// Once no association in UDP is left behind the sockets of our threads become the kernel's. Until then all goes to
+    /// those that it has beside them.
+    pub(super) fn join_sockets(&mut self) -> Result<(), String> {
+        let (Some(divided), Some(sockets)) = (&mut self.divided, &mut self.sockets) else {
+            return Ok(());
+        };
+        if divided.is_empty() {
+            return Ok(());
+        }
+        divided.give_all(true).map_err(text)?;
+        let needs = sockets::needs(&self.context.snapshot, &self.host.local);
+        sockets.bind(&needs).map_err(text)?;
+        divided.give_all(false).map_err(text)
+    }
+
+    /// Undoes that.
+    pub(super) fn part_sockets(&mut self) -> Result<(), String> {
+        let Some(divided) = self.divided.as_mut().filter(|divided| !divided.is_empty()) else {
+            return Ok(());
+        };
+        divided.give_all(true).map_err(text)?;
+        self.host.sockets.take_back_shared(divided).map_err(text)
+    }
+}
