@@ -264,6 +264,16 @@ impl<'a> ToUser<'a> {
         sockets.coalesce_shared(divided, true).map_err(text)
     }
 
+    /// Undoes that. Which plane gets which SPIs is said on the way back.
+    fn part_sockets(&mut self) -> Result<(), String> {
+        let Some(divided) = self.divided.as_ref().filter(|divided| !divided.is_empty()) else {
+            return Ok(());
+        };
+        let sockets = &mut self.host.sockets;
+        sockets.is_divided = true;
+        sockets.coalesce_shared(divided, false).map_err(text)
+    }
+
     fn unstart(&mut self) {
         let host = &mut *self.host;
         host.engine = None;
@@ -348,8 +358,9 @@ impl Mover for ToUser<'_> {
                 self.unstart();
                 Ok(())
             }
-            // What is missing of them is put again with the next change, and nothing in UDP is negotiated before.
-            Step::Rest | Step::OnePort => Ok(()),
+            // What is missing of them is put again with the next change.
+            Step::Rest => Ok(()),
+            Step::OnePort => self.part_sockets(),
             Step::Closed => self.host.cross(&snapshot, both, false).map_err(text),
         }
     }
