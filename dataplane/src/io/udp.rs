@@ -29,9 +29,9 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use ike::{IkeBuffer, IkeSocket, open_ike, set_coalescing};
+pub use ike::{IkeBuffer, IkeSocket, open_ike};
 pub use open::{open, open_third};
-pub use options::{UdpOffloads, UdpOptions};
+pub use options::{UdpOffloads, UdpOptions, set_coalescing};
 pub use probe::{OffloadState, UdpProbe, probe};
 pub use shared_port::{EspOfThird, FirstSocket, MAX_DIVIDED_SPIS, divide_esp};
 pub use sink::UdpSink;

@@ -376,17 +376,17 @@ impl<T: Tables> Installed<T> {
             return Ok(());
         }
         let ruleset = ring_bypass::ruleset(&self.site, rings);
-        if ruleset.is_none() && self.ring_bypass.applied().is_some() {
-            // What they drop would reach nobody.
-            self.ring_bypass.remove()?;
+        if ruleset.is_none() {
+            let removed = self.ring_bypass.remove();
+            // Native ESP that such a rule drops does not reach the kernel's IPsec. A kernel without netdev tables has
+            // none left from an earlier gateway.
+            if self.ring_bypass.applied().is_some() {
+                return removed;
+            }
         }
         // Recorded before the attempt, which is not repeated for the same rings if the kernel does not support it.
         self.rings = Some(rings.clone());
-        match ruleset {
-            Some(ruleset) => self.ring_bypass.apply(&ruleset),
-            // A kernel that does not support such a table has none left from an earlier gateway.
-            None => self.ring_bypass.remove().or(Ok(())),
-        }
+        ruleset.map_or(Ok(()), |ruleset| self.ring_bypass.apply(&ruleset))
     }
 
     /// Whether routing rules of this gateway are present, from this or an earlier run.

@@ -19,7 +19,6 @@ use crate::io::ancillary::ControlMessage;
 use crate::io::messages::{MAX_MESSAGES, Received, SendBatch};
 use crate::io::receiving::SocketReceiver;
 use crate::io::socket::Socket;
-use crate::io::socket_option::set_option;
 use crate::io::{Family, MAX_ITEM_BYTES, OpenError, PmtuCache, ReceiveBuffer, SocketOptions, Wait};
 use rustix::net::SocketType;
 use std::io;
@@ -60,11 +59,6 @@ pub fn open_ike(
         }
     }
     Ok(socket.into_file())
-}
-
-/// Lets the kernel coalesce what arrives at such a socket, or not. One without GRO coalesces nothing.
-pub fn set_coalescing(socket: BorrowedFd<'_>, coalesces: bool) {
-    let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, coalesces.into());
 }
 
 /// Room for the datagrams of one call; sockets take turns with it.

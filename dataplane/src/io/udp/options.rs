@@ -2,6 +2,9 @@
 
 use super::shared_port::FirstSocket;
 use crate::io::SocketOptions;
+use crate::io::socket_option::set_option;
+use std::io;
+use std::os::fd::BorrowedFd;
 
 /// Options of a UDP socket for ESP.
 #[derive(Clone)]
@@ -52,4 +55,13 @@ impl UdpOffloads {
         segment: false,
         coalesce: false,
     };
+}
+
+/// Lets the kernel coalesce what arrives at a UDP socket (`UDP_GRO`), or not. The latter succeeds on a kernel without
+/// GRO too.
+pub fn set_coalescing(socket: BorrowedFd<'_>, coalesces: bool) -> io::Result<()> {
+    match set_option(socket, libc::SOL_UDP, libc::UDP_GRO, coalesces.into()) {
+        Err(_) if !coalesces => Ok(()),
+        outcome => outcome,
+    }
 }

@@ -17,8 +17,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 impl Host {
-    /// What the kernel has to enforce for these databases. An error if the kernel does not say which way leads to a
-    /// peer: as if there were none its networks would be unreachable.
+    /// What the kernel has to enforce for these databases. An error if the kernel does not answer by which route a
+    /// peer is reached: taken for "no route" it would make the peer's networks unreachable.
     pub(super) fn plan(&mut self, snapshot: &Snapshot, needs: &BTreeSet<Need>) -> io::Result<Plan> {
         let (planes, by_kernel) = self.planes();
         let mut plan = Plan {
@@ -165,7 +165,7 @@ fn outer_ends(snapshot: &Snapshot, path: &[SaIndex], policy: &Policy) -> (IpAddr
 }
 
 fn unanswered(error: io::Error) -> io::Error {
-    let told = format!("the kernel does not answer which way leads to a peer: {error}");
+    let told = format!("the kernel does not answer by which route a peer is reached: {error}");
     io::Error::new(error.kind(), told)
 }
 

@@ -9,11 +9,11 @@
 //!
 //! A datagram is for one plane alone, so nothing may be coalesced meanwhile: the kernel looks at the first SPI only.
 
-use super::to_kernel::{hand_esp_to_kernel, set_coalescing, take_esp_from_kernel};
+use super::to_kernel::{hand_esp_to_kernel, take_esp_from_kernel};
 use super::{SHARED_PORT, Sockets, family};
 use crate::handover::Need;
 use crate::plane::Parting;
-use dataplane::io::udp::{EspOfThird, FirstSocket, divide_esp, open_third};
+use dataplane::io::udp::{EspOfThird, FirstSocket, divide_esp, open_third, set_coalescing};
 use ipsec::database::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -153,7 +153,7 @@ impl Sockets {
                 .trials
                 .get(&v6)
                 .is_some_and(|trial| trial.offloads().coalesce);
-            set_coalescing(socket, coalesces && can)?;
+            set_coalescing(socket.as_fd(), coalesces && can)?;
             if let Some(stats) = self.bound.get(need).and_then(Option::as_ref) {
                 stats.note_coalescing(coalesces && can);
             }

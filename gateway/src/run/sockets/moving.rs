@@ -1,8 +1,9 @@
 //! UDP sockets that stay bound while a gateway moves to the other plane: the port, and what waits in the socket, go on.
 
 use super::Sockets;
-use super::to_kernel::{end_coalescing, hand_esp_to_kernel, take_esp_from_kernel};
+use super::to_kernel::{hand_esp_to_kernel, take_esp_from_kernel};
 use crate::handover::Need;
+use dataplane::io::udp::set_coalescing;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -66,6 +67,9 @@ impl Sockets {
     /// Ends GRO, once nothing coalesced waits any more: without it the lengths of its datagrams would not be told.
     pub(in crate::run) fn end_coalescing(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.values().for_each(end_coalescing);
+        for socket in held.values() {
+            // Raw sockets, which have no such option, coalesce nothing.
+            let _ = set_coalescing(socket.as_fd(), false);
+        }
     }
 }

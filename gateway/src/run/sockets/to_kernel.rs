@@ -1,6 +1,7 @@
 //! A UDP socket whose ESP the kernel's own IPsec takes, or takes no more.
 
 use dataplane::io::OpenError;
+use dataplane::io::udp::set_coalescing;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -28,7 +29,7 @@ const GRO_OF_ESP_SINCE: (u32, u32) = (6, 9);
 pub(super) fn take_esp_in_gro(socket: &impl AsFd) {
     if release().is_some_and(|release| release >= GRO_OF_ESP_SINCE) {
         // Where it is refused the kernel takes ESP behind UDP, as older ones do.
-        let _ = set(socket, libc::UDP_GRO, 1);
+        let _ = set_coalescing(socket.as_fd(), true);
     }
 }
 
@@ -42,25 +43,10 @@ fn numbers(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What arrives at this socket is not coalesced any more.
-pub(super) fn end_coalescing(socket: &impl AsFd) {
-    // A kernel without the option coalesces nothing.
-    let _ = set(socket, libc::UDP_GRO, 0);
-}
-
 /// From now on the ESP that arrives at this socket is read from it.
 pub(super) fn take_esp_from_kernel(socket: &impl AsFd, coalesces: bool) -> io::Result<()> {
     set(socket, UDP_ENCAP, 0)?;
-    set_coalescing(socket, coalesces)
-}
-
-/// What arrives at this socket is coalesced where the kernel does that, or not any more.
-pub(super) fn set_coalescing(socket: &impl AsFd, coalesces: bool) -> io::Result<()> {
-    if !coalesces {
-        end_coalescing(socket);
-        return Ok(());
-    }
-    set(socket, libc::UDP_GRO, 1)
+    set_coalescing(socket.as_fd(), coalesces)
 }
 
 fn set(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {

@@ -23,6 +23,14 @@ fn both_beginning_with(first: FirstSocket, family: Family) -> (IkeSocket, UdpSou
     (IkeSocket::over(ike).unwrap(), esp)
 }
 
+/// Either order in which the sockets are bound, in either family.
+const EACH: [(FirstSocket, Family); 4] = [
+    (FirstSocket::Ike, Family::V4),
+    (FirstSocket::Ike, Family::V6),
+    (FirstSocket::Esp, Family::V4),
+    (FirstSocket::Esp, Family::V6),
+];
+
 fn loopback(family: Family) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::LOCALHOST.into(),
@@ -54,9 +62,7 @@ fn packets(source: &mut UdpSource, count: usize) -> Vec<Vec<u8>> {
 #[test]
 fn the_kernel_gives_each_socket_its_own_kind_whatever_the_senders_port() {
     isolated(|| {
-        let firsts = [FirstSocket::Ike, FirstSocket::Esp];
-        let each = firsts.map(|first| [(first, Family::V4), (first, Family::V6)]);
-        for (first, family) in each.into_iter().flatten() {
+        for (first, family) in EACH {
             let (mut ike, mut esp) = both_beginning_with(first, family);
             let to = SocketAddr::new(loopback(family), SHARED_PORT);
             // By the hash of ports alone half of these would go to the wrong socket.
@@ -158,9 +164,7 @@ fn the_port_500_is_not_shared() {
 #[test]
 fn a_third_socket_gets_esp_by_its_spi_and_hands_it_back() {
     isolated(|| {
-        let firsts = [FirstSocket::Ike, FirstSocket::Esp];
-        let each = firsts.map(|first| [(first, Family::V4), (first, Family::V6)]);
-        for (first, family) in each.into_iter().flatten() {
+        for (first, family) in EACH {
             let (mut ike, mut esp) = both_beginning_with(first, family);
             let third = UdpSocket::from(open_third(family, &options()).unwrap());
             third.set_nonblocking(true).unwrap();

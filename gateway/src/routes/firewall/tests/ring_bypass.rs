@@ -25,7 +25,7 @@ fn rules_that_cannot_be_removed_are_told_and_removed_later() {
             let ruleset = ring_bypass::ruleset(&site(), &rings()).unwrap();
             let mut installed = Installed::new(site()).unwrap();
             installed.install_ring_bypass(&rings()).unwrap();
-            // The table now belongs to somebody else's socket.
+            // From here on another netlink socket owns the nftables table.
             installed.ring_bypass().remove().unwrap();
             installed.ring_bypass().apply_unowned(&ruleset).unwrap();
             said(&["nft", "delete", "table", "netdev", "esplanade"], "");
