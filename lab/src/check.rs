@@ -1,7 +1,8 @@
 //! Checks the tunnel before every load: both ends must reach each other with small and large packets, and a *canary* (a
 //! known string, sent once from each side by UDP) must be seen once on the client's side, once on a plain wire, and
 //! never on a protected one. The positive controls prove that the capture works. A sequence of numbered datagrams must
-//! arrive complete and in order.
+//! arrive complete and in order; where it does not, but for the order, it is sent again, and a tunnel that never keeps it
+//! is refused.
 
 mod row;
 
@@ -192,6 +193,12 @@ impl Evidence {
         }
     }
 
+    /// What a measured trial tells of this check.
+    pub fn note(&self) -> Option<String> {
+        let disorder = self.row?.disorder()?;
+        Some(format!("the check before the load: {disorder}"))
+    }
+
     /// Whether packets arrive once each and in order, as far as that was looked at.
     fn orderly(&self) -> Result<(), String> {
         self.row.map_or(Ok(()), |row| row.verdict())
@@ -293,6 +300,18 @@ mod tests {
         doubled.push(7);
         assert!(said(&doubled).starts_with("duplication: 1 of 32"));
         assert!(said(&all()[..30]).ends_with("2 of 32 datagrams did not arrive"));
+        let orderly_at_last = NumberedDatagrams {
+            sent: 2 * ROW_DATAGRAMS,
+            arrived: 2 * ROW_DATAGRAMS,
+            ..NumberedDatagrams::of(&swapped)
+        };
+        let found = Evidence {
+            row: Some(orderly_at_last),
+            ..right()
+        };
+        assert_eq!(found.verdict(Protection::Secret), Ok(()));
+        assert!(found.note().unwrap().contains("1 of 64"));
+        assert_eq!(right().note(), None);
         let impaired = Evidence {
             row: Some(NumberedDatagrams::of(&swapped)),
             ..right()

@@ -139,6 +139,7 @@ fn measure(
 ) -> Result<Outcome, StageFault> {
     let mut capture = WireCapture::open(case, tunnel, topology, trial).map_err(at(Stage::Check))?;
     let evidence = checked(case, topology, token)?;
+    notes.extend(evidence.note());
     let spoiled = |stage| {
         let seen = Box::new(evidence.clone());
         move |fault| StageFault {

@@ -221,7 +221,7 @@ fn wrong_tunnels_are_caught_before_the_load_and_named() {
         let expected = match record.contender.as_str() {
             "leaking" => "plaintext on the wire",
             "oneway" => "one-way: the client reaches the server",
-            "reordering" => "reordering: 5 of 32 datagrams were overtaken",
+            "reordering" => "reordering: 15 of 96 datagrams were overtaken",
             "lossy" => "loss: 1 of 32 datagrams did not arrive",
             _ => "no packet passes",
         };
@@ -237,6 +237,20 @@ fn wrong_tunnels_are_caught_before_the_load_and_named() {
             .count(),
         wrong.len()
     );
+}
+
+#[test]
+fn a_datagram_that_is_overtaken_once_is_noted_and_counted_and_the_trial_goes_on() {
+    let run = run("once", &[Behaviour::ReorderingOnce], 1);
+    let record = &run.summary.records[0];
+    let Outcome::Measured { check, .. } = &record.outcome else {
+        panic!("{:?}", record.outcome);
+    };
+    let seen = check.row.unwrap();
+    assert_eq!((seen.sent, seen.arrived, seen.overtaken), (64, 64, 5));
+    let why =
+        "the check before the load: reordering: 5 of 64 datagrams were overtaken by later ones";
+    assert_eq!(record.notes, [why]);
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum Behaviour {
     OneWay,
     /// Lets later packets overtake earlier ones.
     Reordering,
+    /// Does so once.
+    ReorderingOnce,
     /// Loses one packet of many.
     Lossy,
     /// Reports that it is up and carries nothing.
@@ -285,6 +287,9 @@ impl Datagrams for FakeSocket {
         match behaviour {
             Some(Behaviour::Lossy) if fifth => {}
             Some(Behaviour::Reordering) if fifth => queue.push_front(payload.to_vec()),
+            Some(Behaviour::ReorderingOnce) if payload.ends_with(b" 0 5") => {
+                queue.push_front(payload.to_vec());
+            }
             _ => queue.push_back(payload.to_vec()),
         }
         Ok(())
