@@ -1,8 +1,8 @@
 //! Checks the tunnel before every load: both ends must reach each other with small and large packets, and a *canary* (a
 //! known string, sent once from each side by UDP) must be seen once on the client's side, once on a plain wire, and
-//! never on a protected one. The positive controls prove that the capture works. A sequence of numbered datagrams must
-//! arrive complete and in order; where it does not, but for the order, it is sent again, and a tunnel that never keeps it
-//! is refused.
+//! never on a protected one. The positive controls prove that the capture works. A row of numbered datagrams must
+//! arrive complete and in order; where its order alone is wrong it is sent again, and a tunnel that keeps the order in
+//! no row is refused.
 
 mod row;
 

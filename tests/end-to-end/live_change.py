@@ -60,6 +60,11 @@ class Stream:
         reordered = sum(later < earlier for earlier, later in zip(self.stamps, self.stamps[1:]))
         return self.sent, lost, reordered
 
+    def overtaken(self):
+        """Each datagram that came behind a later one, with that one."""
+        pairs = zip(self.stamps, self.stamps[1:])
+        return [f"{later} behind {earlier}" for earlier, later in pairs if later < earlier]
+
     def duplicated(self):
         """Datagrams that came more than once."""
         return len(self.stamps) - len(set(self.stamps))

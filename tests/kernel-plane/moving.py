@@ -2,18 +2,21 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections import Counter
 
-from layers import CBC
+from compression import DEFLATE
+from layers import CBC, SHA256
+from layers import text as layered
 from live_change import Stream
 from network.expect import expect
 from network.refuser import AND_KILL, KILL, Refuser
-from network.sites import AES_GCM, setkey_text
+from network.sites import AES_GCM, NETS, setkey_text
 from network.timeout import slowed
 from network.wire import ESP, UDP
-from planes import (STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
+from planes import (AH, STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
                     seen_without_a_tunnel, states, words)
 from policies import Events
 from refusing import spread, with_option
@@ -24,6 +27,8 @@ MOVES = 10
 IPV4 = (4,)
 EVERY = os.environ.get("ESPLANADE_EVERY_CALL") == "1"
 CHOSEN_WRITES = 10
+# A template that need not be applied; IPComp's never need.
+OPTIONAL = re.compile(r"proto (?!comp)\S+ reqid \S+ mode \w+\s+level use")
 # What a gateway has in the kernel, without numbers, counters and times.
 WHAT_IT_HAS = """ip xfrm state | grep -E '^src|proto'; ip xfrm policy | grep -vE 'index|socket'
     ip -o link | cut -d: -f2 | cut -d@ -f1; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all
@@ -32,6 +37,25 @@ WHAT_IT_HAS = """ip xfrm state | grep -E '^src|proto'; ip xfrm policy | grep -vE
 
 def keyed(name, suite=CBC, more="", inner=(4, 6), udp=False):
     return setkey_text(name, udp=udp, suite=suite, inner=inner).replace("-r 1024", f"-r 1024 {more}")
+
+
+def simple(suite=CBC, udp=False):
+    """The text of a side, what shows on the wire, and how many associations there are."""
+    return lambda name: keyed(name, suite, udp=udp), (UDP,) if udp else (ESP,), 2
+
+
+def bundle(*layers, udp=False):
+    """The same of several associations one inside the other, innermost first."""
+    on_wire = UDP if udp else AH if layers[-1][0] == "ah" else ESP
+    in_udp = " esp-udp 0x" if udp else " esp 0x"
+    return (lambda name: layered(name, 4, layers, list(NETS.values())).replace(" esp 0x", in_udp), (on_wire,),
+            2 * len(layers))
+
+
+ESP_IN_AH = bundle(("esp", "tunnel", CBC), ("ah", "transport", SHA256))
+IPCOMP_IN_ESP = bundle(("ipcomp", "tunnel", DEFLATE), ("esp", "transport", CBC))
+IPCOMP_IN_UDP = bundle(("ipcomp", "tunnel", DEFLATE), ("esp", "transport", CBC), udp=True)
+ALL_THREE = bundle(("ipcomp", "tunnel", DEFLATE), ("esp", "transport", CBC), ("ah", "transport", SHA256))
 
 
 def move(gateway, to, *more):
@@ -68,25 +92,28 @@ class Transfers:
 
 
 def counted(gateway):
-    """Packets of each association, by its SPI."""
-    return {sa["spi"]: sa["packets"] for sa in gateway.status()["associations"]}
+    """Packets of each association, by its SPI. IPComp counts what becomes shorter alone."""
+    return {sa["spi"]: sa["packets"] for sa in gateway.status()["associations"] if sa["protocol"] != "ipcomp"}
 
 
-def moved_under_traffic(other, families=(4, 6), suite=CBC, more=(), udp=False):
+def moved_under_traffic(other, kind=None, more=(), families=(4, 6)):
     """Ten moves of one gateway, beside one that stays."""
+    text, on_wire, associations = kind or simple()
+
     def test():
         with PlaneSites("mv", left="user", right=other) as sites:
             pairs = sites.pairs(families)
             wire = seen_without_a_tunnel(sites, pairs)
-            left, _ = (sites.start(name, keyed(name, suite, udp=udp)) for name in ("left", "right"))
-            carried(sites, pairs, wire, (UDP,) if udp else (ESP,))
+            left, _ = (sites.start(name, text(name)) for name in ("left", "right"))
+            carried(sites, pairs, wire, on_wire)
             events = Events(left)
             known = faults(sites)
             wire.clear()
             streams = [Stream(sites, family, back, pace=PACE) for family in families[:1] for back in (False, True)]
             transfers = Transfers(pairs[-1])
-            before = counted(left)
+            before, begun = counted(left), []
             for turn in range(MOVES):
+                begun.append([stream.sent for stream in streams])
                 move(left, ("kernel", "user")[turn % 2], *more)
                 time.sleep(slowed(0.1))
                 after = counted(left)
@@ -98,37 +125,42 @@ def moved_under_traffic(other, families=(4, 6), suite=CBC, more=(), udp=False):
             doubled = sum(stream.duplicated() for stream in streams)
             secret(wire.settle())
             expect((lost, doubled, reordered) == (0, 0, 0),
-                   f"of {sent} lost {lost}, twice {doubled}, reordered {reordered}\n{words(sites)}")
+                   f"of {sent} lost {lost}, twice {doubled}, reordered {reordered}: "
+                   f"{[stream.overtaken() for stream in streams]}, moves began at {begun}\n{words(sites)}")
             no_faults(sites, known)
             if not STAND_IN:
                 told = [event for event in events.all() if event["event"] == "plane-moved"]
-                expect(len(told) == MOVES and told[0]["to"] == "kernel" and told[0]["associations"] == 2, f"{told}")
-            carried(sites, pairs, wire, (UDP,) if udp else (ESP,))
+                expect(len(told) == MOVES and told[0]["to"] == "kernel" and told[0]["associations"] == associations,
+                       f"{told}")
+            carried(sites, pairs, wire, on_wire)
             return f"{MOVES} moves, {sent} datagrams, lost 0, twice 0, reordered 0, {done} TCP transfers"
     return test
 
 
-def the_kernel_has_it():
+def the_kernel_has_it(kind):
     """After a move the kernel carries: its own counters rise, and there is no TUN device; after the next neither."""
     if STAND_IN:
         return
+    text, on_wire, associations = kind
     with PlaneSites("mv", left="user", right="user") as sites:
-        left, _ = (sites.start(name, keyed(name)) for name in ("left", "right"))
+        left, _ = (sites.start(name, text(name)) for name in ("left", "right"))
         expect(sites.ping() == 3, f"no ping at first: {words(sites)}")
         move(left, "kernel")
         expect(sites.ping() == 3, f"no ping on the kernel's plane: {words(sites)}")
         told = states(sites.left)
-        expect(len(told) == 2 and all(state["packets"] >= 3 for state in told), f"{told}")
+        expect(sum(state["protocol"] in ("esp", "ah", "comp") for state in told) == associations, f"{told}")
+        # What does not become shorter is not compressed.
+        expect(all(state["packets"] >= 3 for state in told if state["protocol"] in ("esp", "ah")), f"{told}")
         expect(sites.left.attempt("ip link show esp0")[0] != 0, "there is still an esp0")
         policies = sites.left.sh("ip xfrm policy")
-        expect("level use" not in policies, f"policies that need not be applied:\n{policies}")
+        expect(not OPTIONAL.search(policies), f"policies that need not be applied:\n{policies}")
         move(left, "user")
         expect(sites.ping() == 3, f"no ping on our own data plane: {words(sites)}")
         left_behind = sites.left.sh("ip xfrm state; ip xfrm policy | grep tmpl || true")
         expect(not left_behind.strip(), f"left in the kernel:\n{left_behind}")
         expect(json.loads(left.ask("plane", "--json"))["plane"] == "user", "`plane` does not say user")
         wire = sites.listen(sites.wire, "left")
-        carried(sites, sites.pairs(), wire, (ESP,))
+        carried(sites, sites.pairs(), wire, on_wire)
         left.ask("down")
         left.process.wait()
         rest = sites.left.sh("ip xfrm state; ip xfrm policy; nft list ruleset; ip rule | grep '^1[0-9]*:' || true")
@@ -250,16 +282,22 @@ def what_it_has(gateway):
 
 
 CASES = {
-    "a move leaves nothing behind on the plane that it leaves": the_kernel_has_it,
+    "a move leaves nothing behind on the plane that it leaves": lambda: the_kernel_has_it(simple()),
+    "a move of IPComp in ESP in AH leaves nothing behind": lambda: the_kernel_has_it(ALL_THREE),
     "a move that the kernel cannot carry is refused by name": refused,
 }
 # On a busy machine some packets still change places: docs/kernel-plane.md.
 LONG = {
     "moved ten times under traffic, beside user": moved_under_traffic("user"),
-    "moved ten times under traffic, ESP in UDP, beside user": moved_under_traffic("user", udp=True),
+    "moved ten times under traffic, ESP in UDP, beside user": moved_under_traffic("user", simple(udp=True)),
     "moved ten times under traffic, beside kernel": moved_under_traffic("kernel"),
     "moved ten times under traffic with --same-keys, beside user":
-        moved_under_traffic("user", suite=AES_GCM, more=("--same-keys",)),
+        moved_under_traffic("user", simple(AES_GCM), ("--same-keys",)),
+    "moved ten times under traffic, ESP in AH, beside user": moved_under_traffic("user", ESP_IN_AH),
+    "moved ten times under traffic, ESP in AH, beside kernel": moved_under_traffic("kernel", ESP_IN_AH),
+    "moved ten times under traffic, IPComp in ESP, beside user": moved_under_traffic("user", IPCOMP_IN_ESP),
+    "moved ten times under traffic, IPComp in ESP in UDP, beside user": moved_under_traffic("user", IPCOMP_IN_UDP),
+    "moved ten times under traffic, IPComp in ESP in AH, beside kernel": moved_under_traffic("kernel", ALL_THREE),
     "killed after a move and started again": killed_on_the_other_plane,
     "killed at writes of a move to the kernel": killed_at_writes("kernel"),
     "killed at writes of a move to user": killed_at_writes("user"),

@@ -1,5 +1,6 @@
 //! Both databases at one moment, with everything a packet needs looked up beforehand.
 
+mod bundles;
 mod devices;
 
 use super::SaIndex;

@@ -34,8 +34,8 @@ const MAX_ROWS: usize = 3;
 
 /// Sends a row of numbered datagrams and records the order of arrival; another one while the last was out of order and
 /// nothing else. A kernel lets a datagram overtake another where the thread that sends them is moved to another
-/// processor, which is rare: a tunnel that reorders does it in every row. On a wire that reorders on purpose this proves
-/// nothing about a tunnel.
+/// processor, which is rare: a tunnel that reorders does it in every row. On a wire that reorders on purpose this
+/// proves nothing about a tunnel.
 pub(super) fn send(topology: &Topology, token: &str) -> Result<NumberedDatagrams, Fault> {
     let mut all = send_row(topology, token, 0)?;
     for number in 1..MAX_ROWS {

@@ -167,3 +167,55 @@ fn policies_that_differ_in_their_selectors_alone_judge_each_alone() {
     assert_eq!(to("10.2.0.9"), Ok(Allowed::In));
     assert_eq!(to("10.3.0.9"), Ok(Allowed::Fwd));
 }
+
+/// Their SPIs, the associations that are together sorted by the first.
+fn bundles(sas: &[SaConfig], policies: Vec<Command>) -> Vec<Vec<u32>> {
+    let mut database = Database::default();
+    let sas = sas
+        .iter()
+        .cloned()
+        .map(|config| Command::AddSa(Arc::new(config)));
+    let commands: Vec<_> = sas.chain(policies).collect();
+    database.apply(&commands, 0, &mut || 0).unwrap();
+    let spis = |bundle: &Vec<Arc<Sa>>| bundle.iter().map(|sa| sa.config.id.spi.get()).collect();
+    database.snapshot().bundles().iter().map(spis).collect()
+}
+
+#[test]
+fn associations_one_inside_the_other_are_a_bundle_the_outermost_first() {
+    let ah = |spi| {
+        let suite = Suite::new(
+            None,
+            Some((
+                Integrity::named("hmac-sha1").unwrap(),
+                Secret::new(vec![1; 20]),
+            )),
+            None,
+        );
+        let mut config = SaConfig {
+            mode: Mode::Transport,
+            ..SaConfig::new(id(spi, GATEWAYS.1), address(GATEWAYS.0), suite.unwrap())
+        };
+        config.id.protocol = Protocol::Ah;
+        config
+    };
+    let around = Template {
+        protocol: Protocol::Ah,
+        mode: Mode::Transport,
+        endpoints: None,
+        level: Level::Require,
+    };
+    let sas = [
+        with_number(0x1001, 1),
+        with_number(0x1002, 2),
+        ah(0x1003),
+        with_number(0x1004, 4),
+    ];
+    let alone = || vec![arriving(vec![numbered(1)])];
+    assert_eq!(
+        bundles(&sas, alone()),
+        [[0x1001], [0x1002], [0x1003], [0x1004]]
+    );
+    let nested = bundles(&sas, vec![arriving(vec![numbered(2), around])]);
+    assert_eq!(nested, [vec![0x1001], vec![0x1003, 0x1002], vec![0x1004]]);
+}

@@ -18,6 +18,7 @@ use ipsec::policy::{Action, Direction, Level, Policy};
 use ipsec::sa::{Sa, SaId, SavedCounters};
 use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::monitor::NewAsyncEventMessage;
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -49,24 +50,33 @@ impl KernelDatabases {
         directions: &[Direction],
         is_optional: bool,
     ) -> io::Result<()> {
-        let parting = self.parting.clone();
-        let of_users = parting.map(|parting| parting.sealed_by_user(snapshot));
-        let is_users = |policy: &Policy| {
-            let of_users = of_users
-                .as_ref()
-                .filter(|_| policy.direction == Direction::Out);
-            of_users.is_some_and(|selectors| selectors.contains(&policy.selector))
-        };
         for direction in directions {
-            let policies = snapshot.policies(*direction);
-            for (_, policy) in policies.filter(|(_, policy)| !is_users(policy)) {
+            for policy in self.policies_to_put(snapshot, *direction) {
                 match is_optional {
-                    true => self.put_policy(&Arc::new(as_optional(policy)))?,
-                    false => self.put_policy(policy)?,
+                    true => self.put_policy(&Arc::new(as_optional(&policy)))?,
+                    false => self.put_policy(&policy)?,
                 }
             }
         }
         Ok(())
+    }
+
+    /// The policies of a direction that the kernel is to have.
+    pub(crate) fn policies_to_put(
+        &self,
+        snapshot: &Snapshot,
+        direction: Direction,
+    ) -> Vec<Arc<Policy>> {
+        let parting = self.parting.as_ref();
+        let parting = parting.filter(|_| direction == Direction::Out);
+        let of_users = parting.map(|parting| parting.sealed_by_user(snapshot));
+        let is_users = |policy: &Policy| {
+            let of_users = of_users.as_ref();
+            of_users.is_some_and(|selectors| selectors.contains(&policy.selector))
+        };
+        let policies = snapshot.policies(direction);
+        let kernels = policies.filter(|(_, policy)| !is_users(policy));
+        kernels.map(|(_, policy)| Arc::clone(policy)).collect()
     }
 
     /// Removes the policies of these directions.
@@ -182,9 +192,9 @@ impl KernelDatabases {
     /// Ends the associations by which packets arrive. What each has opened, up to the last packet, is what our own data
     /// plane does not open again. If the kernel does not report its last window, that is an error: packets could be
     /// opened a second time.
-    pub(crate) fn end_opening(&mut self) -> io::Result<()> {
+    pub(crate) fn end_opening(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let mut last = LastStates::listen()?;
-        let mut ids = self.leaving(true).into_iter();
+        let mut ids = outermost_first(self.leaving(true), snapshot).into_iter();
         ids.try_for_each(|id| self.end_opening_of(&id, &mut last))
     }
 
@@ -216,8 +226,8 @@ impl KernelDatabases {
 
     /// Removes the associations that were added for a move, inbound or outbound ones. What the kernel has used of them
     /// is used for ever.
-    pub(crate) fn withdraw(&mut self, is_inbound: bool) -> io::Result<()> {
-        for id in self.ids(is_inbound) {
+    pub(crate) fn withdraw(&mut self, is_inbound: bool, snapshot: &Snapshot) -> io::Result<()> {
+        for id in outermost_first(self.ids(is_inbound), snapshot) {
             let Some(held) = self.sas.get_mut(&id) else {
                 continue;
             };
@@ -242,6 +252,15 @@ impl KernelDatabases {
             .map(|(id, _)| *id)
             .collect()
     }
+}
+
+/// So that the kernel opens packets whole or not at all.
+fn outermost_first(mut ids: Vec<SaId>, snapshot: &Snapshot) -> Vec<SaId> {
+    let ordered = snapshot.bundles().into_iter().flatten();
+    let places = ordered.enumerate().map(|(place, sa)| (sa.config.id, place));
+    let places: HashMap<_, _> = places.collect();
+    ids.sort_by_key(|id| places.get(id).copied());
+    ids
 }
 
 /// What our own data plane has dropped of an association counts on.

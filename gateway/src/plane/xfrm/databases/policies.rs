@@ -11,7 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 impl KernelDatabases {
-    pub(super) fn put_policy(&mut self, policy: &Arc<Policy>) -> io::Result<()> {
+    /// Adds or changes a policy; one that is there already is left alone.
+    pub(crate) fn put_policy(&mut self, policy: &Arc<Policy>) -> io::Result<()> {
         let name = PolicyName::of(policy);
         let served = self.special.served(policy);
         let held = self.policies.get(&name);

@@ -21,16 +21,21 @@ use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
 use crate::run::sockets::{Divided, Sockets};
+use arriving::SharedBundle;
 use dataplane::DataPlane;
 use dataplane::pipeline::hold::Held;
 use ipsec::policy::Direction;
-use ipsec::sa::Sa;
+use ipsec::sa::{Protocol, Sa};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a moment is waited for at which nothing waits for our threads; packets are carried meanwhile.
 const MAX_QUIET_TIME: Duration = Duration::from_secs(1);
+
+/// How long further such moments are waited for between the `out` policies, all together: the user plane has sequence
+/// numbers for twice that.
+const MAX_TIME_BETWEEN_POLICIES: Duration = Duration::from_millis(20);
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
 
@@ -94,6 +99,11 @@ impl fmt::Display for Step {
     }
 }
 
+/// Packets inside IPComp belong to the plane that has the number of the association around it.
+fn has_numbers(sa: &Sa) -> bool {
+    sa.config.id.protocol != Protocol::IpComp
+}
+
 /// The move.
 pub(super) struct ToKernel<'a> {
     host: &'a mut Host,
@@ -101,8 +111,8 @@ pub(super) struct ToKernel<'a> {
     kernel: Option<KernelPlane>,
     sas: Vec<(Arc<Sa>, bool)>,
     paces: Paces,
-    /// The last number that we open, of each inbound association.
-    edges: Vec<(Arc<Sa>, u64, u64)>,
+    /// Inbound associations of which our threads still open numbers.
+    shared: Vec<SharedBundle>,
     sockets: Option<Sockets>,
     divided: Option<Divided>,
 }
@@ -116,7 +126,7 @@ impl<'a> ToKernel<'a> {
             context,
             kernel: None,
             sas,
-            edges: Vec::new(),
+            shared: Vec::new(),
             sockets: None,
             divided: None,
         }
@@ -150,7 +160,7 @@ impl<'a> ToKernel<'a> {
             host,
             context,
             sas,
-            edges: Vec::new(),
+            shared: Vec::new(),
             sockets,
             divided,
         }
@@ -203,10 +213,20 @@ impl<'a> ToKernel<'a> {
             drop(held);
             held = self.share_numbers(until)?;
         }
-        self.databases()?
-            .put_policies(&snapshot, &[Direction::Out], false)
-            .map_err(text)?;
+        let policies = self.databases()?.policies_to_put(&snapshot, Direction::Out);
+        let until = Instant::now() + MAX_TIME_BETWEEN_POLICIES;
+        for policy in policies {
+            // What came to the TUN device before the policy above is sealed before more goes by that policy.
+            if held.is_some() && self.host.has_waiting(Direction::Out).map_err(text)? {
+                drop(held);
+                let left = until.saturating_duration_since(Instant::now());
+                held = self.host.quiet(Direction::Out, left).map_err(text)?;
+            }
+            self.databases()?.put_policy(&policy).map_err(text)?;
+        }
         drop(held);
+        // What came after the last look is sealed before this thread does more work.
+        self.host.drain().map_err(text)?;
         let both = Planes::Both { kernel_opens: true };
         self.host.cross(&snapshot, both, true).map_err(text)
     }
@@ -216,10 +236,10 @@ impl<'a> ToKernel<'a> {
     fn share_numbers(&mut self, until: Instant) -> Result<Option<Held>, String> {
         let left = until.saturating_duration_since(Instant::now());
         let held = self.host.quiet(Direction::Out, left).map_err(text)?;
-        for sa in self.carried(false) {
-            let more = self.paces.numbers_to_send(&sa);
+        for sa in self.carried(false).iter().filter(|sa| has_numbers(sa)) {
+            let more = self.paces.numbers_to_send(sa);
             let limit = sa.state.share_sending(&sa.config, more);
-            self.databases()?.set_sent(&sa, limit).map_err(text)?;
+            self.databases()?.set_sent(sa, limit).map_err(text)?;
         }
         Ok(held)
     }
@@ -297,7 +317,10 @@ impl Mover for ToKernel<'_> {
                 let planes = Planes::User;
                 self.host.cross(&snapshot, planes, false).map_err(text)
             }
-            Step::Outbound => self.databases()?.withdraw(false).map_err(text),
+            Step::Outbound => {
+                let databases = self.databases()?;
+                databases.withdraw(false, &snapshot).map_err(text)
+            }
             Step::Leaving => {
                 self.host.cross(&snapshot, both, false).map_err(text)?;
                 let databases = self.databases()?;
@@ -308,7 +331,8 @@ impl Mover for ToKernel<'_> {
                 databases.remove_policies(&ARRIVING).map_err(text)
             }
             Step::Inbound => {
-                self.databases()?.withdraw(true).map_err(text)?;
+                let databases = self.databases()?;
+                databases.withdraw(true, &snapshot).map_err(text)?;
                 self.host.put_rings(&snapshot).map_err(text)
             }
             Step::Sockets => self.take_back_sockets(),

@@ -222,7 +222,8 @@ impl<'a> ToUser<'a> {
 
     fn inbound(&mut self) -> Result<(), String> {
         let before = self.host.totals().inbound;
-        self.databases()?.end_opening().map_err(text)?;
+        let snapshot = Arc::clone(&self.context.snapshot);
+        self.databases()?.end_opening(&snapshot).map_err(text)?;
         // What has come since for associations that had ended waits in our sockets: the kernel's drop is none.
         let mut carried = self.host.totals();
         let inbound = &mut carried.inbound;

@@ -9,11 +9,12 @@
 //! Where packets follow each other too closely for that, a number ahead is the limit, and the move waits until it has
 //! come.
 
-use super::ToKernel;
+use super::{ToKernel, has_numbers};
 use crate::run::host::crossing::text;
 use ipsec::dropped::Dropped;
 use ipsec::policy::Direction;
 use ipsec::sa::{Sa, SavedCounters};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,31 +31,95 @@ pub(super) const MAX_SHARED_TIME: Duration = Duration::from_millis(300);
 /// How long what our thread has read may take to be delivered.
 const MAX_DELIVERY_TIME: Duration = Duration::from_millis(100);
 
+/// Associations by which the same packets arrive, one inside the other, of which our threads open the numbers up to a
+/// limit; most often there is one alone.
+#[derive(Clone)]
+pub(super) struct SharedBundle {
+    /// The outermost first.
+    pub(super) sas: Vec<SharedSa>,
+    /// ESP in UDP becomes the kernel's with the socket.
+    pub(super) is_in_udp: bool,
+}
+
+/// One of them.
+#[derive(Clone)]
+pub(super) struct SharedSa {
+    pub(super) sa: Arc<Sa>,
+    /// The last number that our threads open.
+    pub(super) edge: u64,
+    /// What they had left to the kernel before.
+    others: u64,
+}
+
+impl SharedSa {
+    fn of(sa: &Arc<Sa>, edge: u64) -> Self {
+        Self {
+            sa: Arc::clone(sa),
+            edge,
+            others: of_the_other_plane(sa),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.sa.state.saved().edge >= self.edge || of_the_other_plane(&self.sa) > self.others
+    }
+}
+
 impl ToKernel<'_> {
     /// The kernel gets a copy of each packet, and opens those that are its own.
     pub(super) fn inbound(&mut self) -> Result<(), String> {
         self.host.end_ring_bypass().map_err(text)?;
         let until = Instant::now() + MAX_EXACT_TIME;
-        for sa in self.carried(true) {
-            match sa.config.encapsulation {
+        for bundle in self.arriving_bundles() {
+            if bundle.iter().any(|sa| sa.config.encapsulation.is_some()) {
                 // None reaches the kernel before the socket is the kernel's.
-                Some(_) => {
-                    let edge = sa.state.saved().edge;
-                    let others = of_the_other_plane(&sa);
-                    self.give_opening(&sa, edge)?;
-                    self.edges.push((sa, edge, others));
-                }
-                None if self.hand_over_at_a_quiet_moment(&sa, until)? => {}
-                None => self.hand_over_at_a_limit(&sa)?,
+                self.share_opening(&bundle, true, |sa| sa.state.saved().edge)?;
+            } else if !self.hand_over_at_a_quiet_moment(&bundle, until)? {
+                self.hand_over_at_a_limit(&bundle)?;
             }
         }
+        Ok(())
+    }
+
+    /// The inbound associations that the kernel is to carry, those of a bundle together and the outermost first.
+    fn arriving_bundles(&self) -> Vec<Vec<Arc<Sa>>> {
+        let inbound = self.sas.iter().filter(|(_, is_inbound)| *is_inbound);
+        let inbound: HashSet<_> = inbound.map(|(sa, _)| sa.config.id).collect();
+        let mut bundles = self.context.snapshot.bundles();
+        for bundle in &mut bundles {
+            bundle.retain(|sa| inbound.contains(&sa.config.id));
+        }
+        bundles.retain(|bundle| !bundle.is_empty());
+        bundles
+    }
+
+    /// The kernel opens what is above `edge`. The outermost association comes last: before it nothing of a packet is
+    /// opened.
+    fn share_opening(
+        &mut self,
+        bundle: &[Arc<Sa>],
+        is_in_udp: bool,
+        edge: impl Fn(&Sa) -> u64,
+    ) -> Result<(), String> {
+        let edge = |sa: &Arc<Sa>| match has_numbers(sa) {
+            true => edge(sa),
+            false => 0,
+        };
+        let shared: Vec<_> = bundle.iter().map(|sa| SharedSa::of(sa, edge(sa))).collect();
+        for SharedSa { sa, edge, .. } in shared.iter().rev() {
+            self.give_opening(sa, *edge)?;
+        }
+        self.shared.push(SharedBundle {
+            sas: shared,
+            is_in_udp,
+        });
         Ok(())
     }
 
     /// Whether it was possible. Then our threads have delivered all that came before the kernel's first packet.
     fn hand_over_at_a_quiet_moment(
         &mut self,
-        sa: &Arc<Sa>,
+        bundle: &[Arc<Sa>],
         until: Instant,
     ) -> Result<bool, String> {
         let mut pause = 1;
@@ -63,39 +128,40 @@ impl ToKernel<'_> {
             let Some(held) = self.host.quiet(Direction::In, left).map_err(text)? else {
                 return Ok(false);
             };
-            let last = sa.state.share_opening(&sa.config, 0);
-            self.give_opening(sa, last)?;
+            for sa in bundle.iter().rev() {
+                let last = sa.state.share_opening(&sa.config, 0);
+                self.give_opening(sa, last)?;
+            }
             // Without a window copies cannot be told from what the kernel has opened.
-            if sa.config.replay_window == 0
-                || !self.host.has_waiting(Direction::In).map_err(text)?
-            {
+            if !all_have_windows(bundle) || !self.host.has_waiting(Direction::In).map_err(text)? {
                 return Ok(true);
             }
-            // What waits came before the kernel was ready, or is a copy: the last window tells.
-            let ended = self.databases()?.take_back_opening(sa);
-            ended.map_err(text)?;
+            // What waits came before the kernel was ready, or is a copy: the last windows tell.
+            for sa in bundle {
+                let ended = self.databases()?.take_back_opening(sa);
+                ended.map_err(text)?;
+            }
             drop(held);
             std::thread::sleep(Duration::from_millis(pause));
             pause = (pause * 2).min(MAX_PAUSE_MILLISECONDS);
         }
     }
 
-    /// From a number on that is ahead of what has come.
-    fn hand_over_at_a_limit(&mut self, sa: &Arc<Sa>) -> Result<(), String> {
+    /// From a number on that is ahead of what has come, by as much for all of a bundle: the numbers of a packet are
+    /// left to one plane.
+    fn hand_over_at_a_limit(&mut self, bundle: &[Arc<Sa>]) -> Result<(), String> {
         let held = self
             .host
             .quiet(Direction::In, MAX_DELIVERY_TIME)
             .map_err(text)?;
-        let others = of_the_other_plane(sa);
-        let more = match sa.config.replay_window {
-            // Without a window the kernel cannot leave numbers to us.
-            0 => 0,
-            _ => self.paces.numbers_to_open(sa),
+        // Without a window the kernel cannot leave numbers to us.
+        let more = match all_have_windows(bundle) {
+            true => bundle.iter().map(|sa| self.paces.numbers_to_open(sa)).max(),
+            false => None,
         };
-        let edge = sa.state.share_opening(&sa.config, more);
-        self.give_opening(sa, edge)?;
+        let edge = |sa: &Sa| sa.state.share_opening(&sa.config, more.unwrap_or(0));
+        self.share_opening(bundle, false, edge)?;
         drop(held);
-        self.edges.push((Arc::clone(sa), edge, others));
         Ok(())
     }
 
@@ -107,29 +173,26 @@ impl ToKernel<'_> {
         self.databases()?.give_opening(sa, start).map_err(text)
     }
 
-    /// Waits until the sequence numbers that the user plane opens have come. An association for which they have not is
-    /// handed over where it is.
+    /// Waits until the sequence numbers that the user plane opens have come. Associations for which they have not are
+    /// handed over where they are.
     pub(super) fn shared(&mut self) -> Result<(), String> {
         let began = Instant::now();
-        let is_over = |(sa, edge, others): &(Arc<Sa>, u64, u64)| {
-            let has_come = sa.state.saved().edge >= *edge || of_the_other_plane(sa) > *others;
-            has_come || is_in_udp(sa)
-        };
-        while began.elapsed() < MAX_SHARED_TIME && !self.edges.iter().all(is_over) {
+        let shared = std::mem::take(&mut self.shared);
+        let is_over =
+            |bundle: &&SharedBundle| bundle.is_in_udp || bundle.numbered().all(SharedSa::is_over);
+        while began.elapsed() < MAX_SHARED_TIME && !shared.iter().all(|bundle| is_over(&bundle)) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        for entry in std::mem::take(&mut self.edges) {
-            let (sa, edge, _) = &entry;
-            if is_over(&entry) || sa.config.replay_window == 0 {
-                continue;
-            }
+        for bundle in shared.iter().filter(|bundle| !is_over(bundle)) {
             let held = self
                 .host
                 .quiet(Direction::In, MAX_DELIVERY_TIME)
                 .map_err(text)?;
-            let last = sa.state.share_opening(&sa.config, 0);
-            if last < *edge {
-                self.databases()?.set_edge(sa, last).map_err(text)?;
+            for SharedSa { sa, edge, .. } in bundle.numbered().rev() {
+                let last = sa.state.share_opening(&sa.config, 0);
+                if last < *edge && sa.config.replay_window > 0 {
+                    self.databases()?.set_edge(sa, last).map_err(text)?;
+                }
             }
             drop(held);
         }
@@ -143,8 +206,16 @@ impl ToKernel<'_> {
     }
 }
 
-pub(super) fn is_in_udp(sa: &Sa) -> bool {
-    sa.config.encapsulation.is_some()
+impl SharedBundle {
+    /// IPComp has no numbers.
+    pub(super) fn numbered(&self) -> impl DoubleEndedIterator<Item = &SharedSa> {
+        self.sas.iter().filter(|shared| has_numbers(&shared.sa))
+    }
+}
+
+fn all_have_windows(bundle: &[Arc<Sa>]) -> bool {
+    let mut numbered = bundle.iter().filter(|sa| has_numbers(sa));
+    numbered.all(|sa| sa.config.replay_window > 0)
 }
 
 fn of_the_other_plane(sa: &Sa) -> u64 {

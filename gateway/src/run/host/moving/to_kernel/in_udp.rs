@@ -7,7 +7,7 @@
 
 use super::super::quiet::TUN_IDLE_TIME;
 use super::ToKernel;
-use super::arriving::{MAX_EXACT_TIME, MAX_SHARED_TIME, is_in_udp};
+use super::arriving::{MAX_EXACT_TIME, MAX_SHARED_TIME, SharedBundle, SharedSa};
 use crate::run::host::crossing::text;
 use crate::run::sockets::{self, Divided, Sockets};
 use dataplane::pipeline::hold::Held;
@@ -25,11 +25,13 @@ impl ToKernel<'_> {
         sockets.share_udp(&self.host.sockets).map_err(text)?;
         let divided = Divided::open(&self.host.sockets, &self.context.snapshot);
         self.divided = Some(divided.map_err(text)?);
-        let in_udp = self.edges.iter().filter(|(sa, ..)| is_in_udp(sa));
-        let in_udp: Vec<_> = in_udp.cloned().collect();
-        let held = self.single_datagrams(!in_udp.is_empty())?;
-        for (sa, edge, _) in &in_udp {
-            self.mark_as_opened(sa, *edge)?;
+        let in_udp = self.shared.iter().filter(|bundle| bundle.is_in_udp);
+        let in_udp = in_udp.flat_map(SharedBundle::numbered);
+        let mut in_udp: Vec<_> = in_udp.cloned().collect();
+        let held = self.none_waiting(&mut in_udp)?;
+        if self.divided.as_ref().is_some_and(Divided::is_empty) && !in_udp.is_empty() {
+            // The fewer calls there are between the last look into the sockets and this one, the better.
+            self.host.sockets.give_esp(true).map_err(text)?;
         }
         self.give_to_kernel(sockets)?;
         drop(held);
@@ -44,22 +46,39 @@ impl ToKernel<'_> {
             sockets.end_coalescing();
         }
         self.delivered()?;
-        for (sa, edge, _) in &in_udp {
+        for SharedSa { sa, edge, .. } in &in_udp {
             sa.state.share_opening(&sa.config, 0);
             self.mark_as_opened(sa, *edge)?;
         }
         Ok(())
     }
 
+    /// The inbound thread is held at a moment at which nothing waits in the sockets, if there is one, and what it has
+    /// opened by these associations is marked in the kernel.
+    fn none_waiting(&mut self, in_udp: &mut [SharedSa]) -> Result<Option<Held>, String> {
+        let until = Instant::now() + MAX_EXACT_TIME;
+        loop {
+            let held = self.single_datagrams(!in_udp.is_empty(), until)?;
+            for SharedSa { sa, edge, .. } in &mut *in_udp {
+                *edge = self.mark_as_opened(sa, *edge)?;
+            }
+            if held.is_none()
+                || in_udp.is_empty()
+                || !self.host.sockets.has_udp_waiting().map_err(text)?
+            {
+                return Ok(held);
+            }
+        }
+    }
+
     /// What arrives where the port is to be divided comes as single datagrams, from a moment on at which nothing waits;
     /// the inbound thread is held since. Where packets follow each other too closely for such a moment they stay
     /// coalesced, and those of both planes in one are lost. `holds`: whether the thread is held anyway.
-    fn single_datagrams(&mut self, holds: bool) -> Result<Option<Held>, String> {
+    fn single_datagrams(&mut self, holds: bool, until: Instant) -> Result<Option<Held>, String> {
         let divided = self.divided.as_ref().filter(|divided| !divided.is_empty());
         if divided.is_none() && !holds {
             return Ok(None);
         }
-        let until = Instant::now() + MAX_EXACT_TIME;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let held = self.host.quiet(Direction::In, left).map_err(text)?;
@@ -89,13 +108,13 @@ impl ToKernel<'_> {
         bound
     }
 
-    /// The kernel opens nothing that we have opened above `edge`.
-    fn mark_as_opened(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<(), String> {
+    /// The kernel opens nothing that we have opened above `edge`; the last of it is returned.
+    fn mark_as_opened(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<u64, String> {
         let last = sa.state.saved().edge;
         if last > edge && sa.config.replay_window > 0 {
             self.databases()?.raise_edge(sa, last).map_err(text)?;
         }
-        Ok(())
+        Ok(last.max(edge))
     }
 
     /// The user plane opens all ESP in UDP again, and it may come coalesced.
