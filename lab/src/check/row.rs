@@ -20,7 +20,7 @@ pub struct NumberedDatagrams {
     pub doubled: usize,
     /// How many a later one had overtaken.
     pub overtaken: usize,
-    /// How many of the rows of [`ROW_DATAGRAMS`] each had such a one; records from before there were several have 0.
+    /// How many rows had such a one; records from before there could be several have 0.
     #[serde(default)]
     pub disordered_rows: usize,
 }
