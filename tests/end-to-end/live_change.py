@@ -57,8 +57,7 @@ class Stream:
         for thread in self.threads:
             thread.join()
         lost = self.sent - len(set(self.stamps))
-        reordered = sum(later < earlier for earlier, later in zip(self.stamps, self.stamps[1:]))
-        return self.sent, lost, reordered
+        return self.sent, lost, len(self.overtaken())
 
     def overtaken(self):
         """Each datagram that came behind a later one, with that one."""

@@ -216,7 +216,7 @@ impl<'a> ToKernel<'a> {
         let policies = self.databases()?.policies_to_put(&snapshot, Direction::Out);
         let until = Instant::now() + MAX_TIME_BETWEEN_POLICIES;
         for policy in policies {
-            // What came to the TUN device before the policy above is sealed before more goes by that policy.
+            // What came to the TUN device while the policy before this one was added is sealed at once.
             if held.is_some() && self.host.has_waiting(Direction::Out).map_err(text)? {
                 drop(held);
                 let left = until.saturating_duration_since(Instant::now());

@@ -36,7 +36,7 @@ const MAX_DELIVERY_TIME: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub(super) struct SharedBundle {
     /// The outermost first.
-    pub(super) sas: Vec<SharedSa>,
+    sas: Vec<SharedSa>,
     /// ESP in UDP becomes the kernel's with the socket.
     pub(super) is_in_udp: bool,
 }
@@ -178,8 +178,10 @@ impl ToKernel<'_> {
     pub(super) fn shared(&mut self) -> Result<(), String> {
         let began = Instant::now();
         let shared = std::mem::take(&mut self.shared);
+        // Once a packet has come that is the kernel's, its edges are not lowered: what it has opened by any association
+        // of the bundle could be opened again. Of a bundle the outermost one alone counts such packets.
         let is_over =
-            |bundle: &&SharedBundle| bundle.is_in_udp || bundle.numbered().all(SharedSa::is_over);
+            |bundle: &&SharedBundle| bundle.is_in_udp || bundle.numbered().any(SharedSa::is_over);
         while began.elapsed() < MAX_SHARED_TIME && !shared.iter().all(|bundle| is_over(&bundle)) {
             std::thread::sleep(Duration::from_millis(1));
         }
