@@ -11,6 +11,7 @@
 mod paces;
 mod quiet;
 mod rekeys;
+mod shared_bundle;
 mod to_kernel;
 mod to_user;
 

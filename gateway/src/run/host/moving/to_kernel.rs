@@ -16,16 +16,16 @@ use super::super::crossing::{MoveContext, sum, text};
 use super::super::kernel_plane::KernelPlane;
 use super::super::parked::Parked;
 use super::paces::Paces;
+use super::shared_bundle::{SharedBundle, has_numbers};
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
 use crate::run::forward::Plaintext;
 use crate::run::sockets::{Divided, Sockets};
-use arriving::SharedBundle;
 use dataplane::DataPlane;
 use dataplane::pipeline::hold::Held;
 use ipsec::policy::Direction;
-use ipsec::sa::{Protocol, Sa};
+use ipsec::sa::Sa;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,11 +97,6 @@ impl fmt::Display for Step {
             Self::Stop => "stopping our own data plane",
         })
     }
-}
-
-/// Packets inside IPComp belong to the plane that has the number of the association around it.
-fn has_numbers(sa: &Sa) -> bool {
-    sa.config.id.protocol != Protocol::IpComp
 }
 
 /// The move.

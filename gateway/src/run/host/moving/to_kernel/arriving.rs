@@ -9,9 +9,9 @@
 //! Where packets follow each other too closely for that, a number ahead is the limit, and the move waits until it has
 //! come.
 
-use super::{ToKernel, has_numbers};
+use super::super::shared_bundle::{SharedBundle, SharedSa, all_have_windows, has_numbers};
+use super::ToKernel;
 use crate::run::host::crossing::text;
-use ipsec::dropped::Dropped;
 use ipsec::policy::Direction;
 use ipsec::sa::{Sa, SavedCounters};
 use std::collections::HashSet;
@@ -30,40 +30,6 @@ pub(super) const MAX_SHARED_TIME: Duration = Duration::from_millis(300);
 
 /// How long what our thread has read may take to be delivered.
 const MAX_DELIVERY_TIME: Duration = Duration::from_millis(100);
-
-/// Associations by which the same packets arrive, one inside the other, of which our threads open the numbers up to a
-/// limit; most often there is one alone.
-#[derive(Clone)]
-pub(super) struct SharedBundle {
-    /// The outermost first.
-    sas: Vec<SharedSa>,
-    /// ESP in UDP becomes the kernel's with the socket.
-    pub(super) is_in_udp: bool,
-}
-
-/// One of them.
-#[derive(Clone)]
-pub(super) struct SharedSa {
-    pub(super) sa: Arc<Sa>,
-    /// The last number that our threads open.
-    pub(super) edge: u64,
-    /// What they had left to the kernel before.
-    others: u64,
-}
-
-impl SharedSa {
-    fn of(sa: &Arc<Sa>, edge: u64) -> Self {
-        Self {
-            sa: Arc::clone(sa),
-            edge,
-            others: of_the_other_plane(sa),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.sa.state.saved().edge >= self.edge || of_the_other_plane(&self.sa) > self.others
-    }
-}
 
 impl ToKernel<'_> {
     /// The kernel gets a copy of each packet, and opens those that are its own.
@@ -109,10 +75,7 @@ impl ToKernel<'_> {
         for SharedSa { sa, edge, .. } in shared.iter().rev() {
             self.give_opening(sa, *edge)?;
         }
-        self.shared.push(SharedBundle {
-            sas: shared,
-            is_in_udp,
-        });
+        self.shared.push(SharedBundle::of(shared, is_in_udp));
         Ok(())
     }
 
@@ -178,14 +141,10 @@ impl ToKernel<'_> {
     pub(super) fn shared(&mut self) -> Result<(), String> {
         let began = Instant::now();
         let shared = std::mem::take(&mut self.shared);
-        // Once a packet has come that is the kernel's, its edges are not lowered: what it has opened by any association
-        // of the bundle could be opened again. Of a bundle the outermost one alone counts such packets.
-        let is_over =
-            |bundle: &&SharedBundle| bundle.is_in_udp || bundle.numbered().any(SharedSa::is_over);
-        while began.elapsed() < MAX_SHARED_TIME && !shared.iter().all(|bundle| is_over(&bundle)) {
+        while began.elapsed() < MAX_SHARED_TIME && !shared.iter().all(SharedBundle::is_over) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        for bundle in shared.iter().filter(|bundle| !is_over(bundle)) {
+        for bundle in shared.iter().filter(|bundle| !bundle.is_over()) {
             let held = self
                 .host
                 .quiet(Direction::In, MAX_DELIVERY_TIME)
@@ -206,22 +165,4 @@ impl ToKernel<'_> {
         let quiet = self.host.quiet(Direction::In, MAX_DELIVERY_TIME);
         quiet.map(drop).map_err(text)
     }
-}
-
-impl SharedBundle {
-    /// IPComp has no numbers.
-    pub(super) fn numbered(&self) -> impl DoubleEndedIterator<Item = &SharedSa> {
-        self.sas.iter().filter(|shared| has_numbers(&shared.sa))
-    }
-}
-
-fn all_have_windows(bundle: &[Arc<Sa>]) -> bool {
-    let mut numbered = bundle.iter().filter(|sa| has_numbers(sa));
-    numbered.all(|sa| sa.config.replay_window > 0)
-}
-
-fn of_the_other_plane(sa: &Sa) -> u64 {
-    let drops = sa.state.drops().into_iter();
-    let mut others = drops.filter(|(reason, _)| *reason == Dropped::OtherPlane);
-    others.next().map_or(0, |(_, count)| count)
 }

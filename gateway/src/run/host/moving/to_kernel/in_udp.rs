@@ -6,8 +6,9 @@
 //! ```
 
 use super::super::quiet::TUN_IDLE_TIME;
+use super::super::shared_bundle::{SharedBundle, SharedSa};
 use super::ToKernel;
-use super::arriving::{MAX_EXACT_TIME, MAX_SHARED_TIME, SharedBundle, SharedSa};
+use super::arriving::{MAX_EXACT_TIME, MAX_SHARED_TIME};
 use crate::run::host::crossing::text;
 use crate::run::sockets::{self, Divided, Sockets};
 use dataplane::pipeline::hold::Held;
