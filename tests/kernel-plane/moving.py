@@ -12,7 +12,7 @@ from layers import CBC, SHA256
 from layers import text as layered
 from live_change import Stream
 from network.expect import expect
-from network.refuser import AND_KILL, KILL, Refuser
+from network.refuser import AND_KILL, ERRORS, KILL, Refuser
 from network.sites import AES_GCM, NETS, setkey_text
 from network.timeout import slowed
 from network.wire import ESP, UDP
@@ -24,6 +24,8 @@ from restart import IIV
 
 PACE = slowed(0.004)
 MOVES = 10
+FEW_MOVES = 4
+OTHER = {"kernel": "user", "user": "kernel"}
 IPV4 = (4,)
 EVERY = os.environ.get("ESPLANADE_EVERY_CALL") == "1"
 CHOSEN_WRITES = 10
@@ -39,9 +41,15 @@ def keyed(name, suite=CBC, more="", inner=(4, 6), udp=False):
     return setkey_text(name, udp=udp, suite=suite, inner=inner).replace("-r 1024", f"-r 1024 {more}")
 
 
-def simple(suite=CBC, udp=False):
+def simple(suite=CBC, udp=False, more=""):
     """The text of a side, what shows on the wire, and how many associations there are."""
-    return lambda name: keyed(name, suite, udp=udp), (UDP,) if udp else (ESP,), 2
+    return lambda name: keyed(name, suite, more, udp=udp), (UDP,) if udp else (ESP,), 2
+
+
+def without_window():
+    """As setkey's language has it where nothing is said."""
+    text, *rest = simple()
+    return lambda name: text(name).replace("-r 1024", "-r 0"), *rest
 
 
 def bundle(*layers, udp=False):
@@ -96,12 +104,13 @@ def counted(gateway):
     return {sa["spi"]: sa["packets"] for sa in gateway.status()["associations"] if sa["protocol"] != "ipcomp"}
 
 
-def moved_under_traffic(other, kind=None, more=(), families=(4, 6)):
-    """Ten moves of one gateway, beside one that stays."""
+def moved_under_traffic(other, kind=None, more=(), begin="user", moves=MOVES, is_lossless=True):
+    """Moves of one gateway, beside one that stays."""
     text, on_wire, associations = kind or simple()
+    families = (4, 6)
 
     def test():
-        with PlaneSites("mv", left="user", right=other) as sites:
+        with PlaneSites("mv", left=begin, right=other) as sites:
             pairs = sites.pairs(families)
             wire = seen_without_a_tunnel(sites, pairs)
             left, _ = (sites.start(name, text(name)) for name in ("left", "right"))
@@ -112,9 +121,9 @@ def moved_under_traffic(other, kind=None, more=(), families=(4, 6)):
             streams = [Stream(sites, family, back, pace=PACE) for family in families[:1] for back in (False, True)]
             transfers = Transfers(pairs[-1])
             before, begun = counted(left), []
-            for turn in range(MOVES):
+            for turn in range(moves):
                 begun.append([stream.sent for stream in streams])
-                move(left, ("kernel", "user")[turn % 2], *more)
+                move(left, (OTHER[begin], begin)[turn % 2], *more)
                 time.sleep(slowed(0.1))
                 after = counted(left)
                 expect(all(after[spi] > count for spi, count in before.items()),
@@ -124,16 +133,16 @@ def moved_under_traffic(other, kind=None, more=(), families=(4, 6)):
             done = transfers.finish()
             doubled = sum(stream.duplicated() for stream in streams)
             secret(wire.settle())
-            expect((lost, doubled, reordered) == (0, 0, 0),
+            expect((lost if is_lossless else 0, doubled, reordered) == (0, 0, 0),
                    f"of {sent} lost {lost}, twice {doubled}, reordered {reordered}: "
                    f"{[stream.overtaken() for stream in streams]}, moves began at {begun}\n{words(sites)}")
             no_faults(sites, known)
             if not STAND_IN:
                 told = [event for event in events.all() if event["event"] == "plane-moved"]
-                expect(len(told) == MOVES and told[0]["to"] == "kernel" and told[0]["associations"] == associations,
+                expect(len(told) == moves and told[0]["to"] == OTHER[begin] and told[0]["associations"] == associations,
                        f"{told}")
             carried(sites, pairs, wire, on_wire)
-            return f"{MOVES} moves, {sent} datagrams, lost 0, twice 0, reordered 0, {done} TCP transfers"
+            return f"{moves} moves, {sent} datagrams, lost {lost}, twice 0, reordered 0, {done} TCP transfers"
     return test
 
 
@@ -200,7 +209,8 @@ def refused():
 
 
 def killed_on_the_other_plane():
-    """Killed after a move, started again with its own options: nothing in clear, and it carries."""
+    """Killed after a move, started again with its own options: nothing in clear, it carries, and what the kernel has
+    opened meanwhile is not opened again."""
     if STAND_IN:
         return
     with PlaneSites("mv", left="user", right="user") as sites:
@@ -216,8 +226,18 @@ def killed_on_the_other_plane():
         frames = wire.settle()
         expect(not canaries(frames), "in clear after it was killed")
         secret(frames)
+        opened = {f"{state['spi']:#010x}": highest for state in states(sites.left) if (highest := received(state)) > 0}
         left.start().ready()
+        goes_on = {sa["spi"]: sa["sequence"] for sa in left.status()["associations"]}
+        expect(opened and all(goes_on[spi] >= highest for spi, highest in opened.items()),
+               f"the kernel had opened {opened}, and it goes on at {goes_on}")
         carried(sites, pairs, wire, (ESP,))
+
+
+def received(state):
+    """The highest sequence number that the kernel has opened."""
+    found = re.search(r"seq-hi 0x\w+, seq (0x\w+)", state["text"])
+    return int(found[1], 16) if found else 0
 
 
 def killed_at_writes(to):
@@ -276,6 +296,43 @@ def writes_of_a_move(gateway, refuser, to):
     return calls
 
 
+def writes_that_fail(to):
+    """Each leaves a gateway that carries in both directions, on the plane that the answer says; each of them by
+    ESPLANADE_EVERY_CALL=1."""
+    def test():
+        if STAND_IN:
+            return None
+        refuser, own = Refuser(), OTHER[to]
+        try:
+            with PlaneSites("mv", left=own, right="user") as sites:
+                pairs = sites.pairs(IPV4)
+                wire = seen_without_a_tunnel(sites, pairs)
+                left, _ = (sites.start(name, ESP_IN_AH[0](name), wrap=wrap)
+                           for name, wrap in (("left", refuser.wrap), ("right", ())))
+                calls = writes_of_a_move(left, refuser, to)
+                move(left, own)
+                outcomes = Counter()
+                for call in range(1, calls + 1, 1 if EVERY else max(1, calls // CHOSEN_WRITES)):
+                    refuser.refuse(call, ERRORS[call % len(ERRORS)])
+                    status, output = left.attempt("plane", "move", "--to", to)
+                    was_refused = refuser.refused()
+                    refuser.refuse(0)
+                    plane = left.status()["plane"]
+                    expect((status == 0) == (plane == to), f"write {call}: {status}, plane {plane}: {output}")
+                    came = pairs[0].pings()
+                    expect(came == [3, 3], f"write {call}, {output}: of 3 pings came {came}\n{words(sites)}")
+                    secret(wire.settle())
+                    if plane == to:
+                        move(left, own)
+                    outcomes["moved" if plane == to else "undone"] += was_refused
+                expect(outcomes["undone"] > len(outcomes), f"{outcomes} of {calls} writes")
+                carried(sites, pairs, wire, (AH,))
+                return f"of {calls} writes: {dict(outcomes)}"
+        finally:
+            refuser.close()
+    return test
+
+
 def what_it_has(gateway):
     """Lines that say what a gateway has in the kernel, and how many there are of each."""
     return Counter(gateway.host.sh(WHAT_IT_HAS).splitlines())
@@ -285,6 +342,8 @@ CASES = {
     "a move leaves nothing behind on the plane that it leaves": lambda: the_kernel_has_it(simple()),
     "a move of IPComp in ESP in AH leaves nothing behind": lambda: the_kernel_has_it(ALL_THREE),
     "a move that the kernel cannot carry is refused by name": refused,
+    "moved there and back under traffic, from the kernel's plane":
+        moved_under_traffic("user", begin="kernel", moves=FEW_MOVES),
 }
 # On a busy machine some packets still change places: docs/kernel-plane.md.
 LONG = {
@@ -298,7 +357,14 @@ LONG = {
     "moved ten times under traffic, IPComp in ESP, beside user": moved_under_traffic("user", IPCOMP_IN_ESP),
     "moved ten times under traffic, IPComp in ESP in UDP, beside user": moved_under_traffic("user", IPCOMP_IN_UDP),
     "moved ten times under traffic, IPComp in ESP in AH, beside kernel": moved_under_traffic("kernel", ALL_THREE),
+    "moved ten times under traffic, begun by the kernel, beside user": moved_under_traffic("user", begin="kernel"),
+    "moved ten times under traffic, begun by the kernel, extended numbers, beside kernel":
+        moved_under_traffic("kernel", simple(more="-o esn"), begin="kernel"),
+    "moved ten times under traffic, without a replay window, beside user":
+        moved_under_traffic("user", without_window(), is_lossless=False),
     "killed after a move and started again": killed_on_the_other_plane,
+    "writes of a move to the kernel that fail": writes_that_fail("kernel"),
+    "writes of a move to user that fail": writes_that_fail("user"),
     "killed at writes of a move to the kernel": killed_at_writes("kernel"),
     "killed at writes of a move to user": killed_at_writes("user"),
 }

@@ -354,7 +354,7 @@ impl Kernel for Host {
         if let Some(plane) = &mut self.kernel_plane {
             plane.databases.remove_others(snapshot)?;
         }
-        self.remove_left_in_kernel()?;
+        self.remove_left_in_kernel(snapshot)?;
         // The new plan is in force, so this error is only a warning; the next check of addresses tries again.
         let netlink = self.installed.netlink();
         if let Err(error) = self.devices.close(snapshot.interfaces(), netlink) {

@@ -257,6 +257,11 @@ impl Sockets {
         asides.any(|aside| aside.send(outer, packet))
     }
 
+    /// GRO looks up a socket by addresses alone, so beside key exchange it may find the other one.
+    fn kernel_takes_in_gro(&self, port: u16) -> bool {
+        self.trains && !(port == SHARED_PORT && self.beside_ike.is_some())
+    }
+
     fn open(
         &mut self,
         need: Need,
@@ -274,8 +279,7 @@ impl Sockets {
                 };
                 let (source, sink) = udp::open(family(v6), &options)?;
                 hand_esp_to_kernel(&source, port, v6)?;
-                // GRO looks up a socket by addresses alone, so beside key exchange it may find the other one.
-                if self.trains && options.beside_ike.is_none() {
+                if self.kernel_takes_in_gro(port) {
                     take_esp_in_gro(&source);
                 }
                 asides.push(Box::new(sink.out_of_band_sender()));

@@ -4,7 +4,8 @@ use crate::plane::{carries, enforces};
 use dataplane::io::udp::MAX_DIVIDED_SPIS;
 use ipsec::database::Snapshot;
 use ipsec::policy::Direction;
-use ipsec::sa::SaConfig;
+use ipsec::sa::{Protocol, SaConfig};
+use std::net::IpAddr;
 
 /// Which way, and whether keys with counter nonces may be used by both planes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,11 +18,12 @@ pub(crate) struct MoveWish {
 
 const DIRECTIONS: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
 
-/// Why these databases cannot move, if they cannot.
-pub(crate) fn refusal(snapshot: &Snapshot, wish: MoveWish) -> Option<String> {
+/// Why these databases cannot move, if they cannot; `local` are this host's addresses.
+pub(crate) fn refusal(snapshot: &Snapshot, wish: MoveWish, local: &[IpAddr]) -> Option<String> {
     let mut sas = snapshot.sas().map(|sa| &sa.config);
     sas.find_map(|config| {
-        of_association(config, wish).map(|why| format!("{}: {why}", named(config)))
+        let why = of_association(config, wish).or_else(|| of_ends(config, local));
+        why.map(|why| format!("{}: {why}", named(config)))
     })
     .or_else(|| of_policies(snapshot, wish))
     .or_else(|| too_many_in_udp(snapshot))
@@ -53,6 +55,18 @@ fn of_policies(snapshot: &Snapshot, wish: MoveWish) -> Option<String> {
         true => policies.find_map(|(_, policy)| refused(policy)),
         false => None,
     }
+}
+
+/// The numbers that are sent and those that are received pass over one after the other.
+fn of_ends(config: &SaConfig, local: &[IpAddr]) -> Option<String> {
+    let ends = [&config.source, &config.id.destination];
+    let is_both =
+        config.id.protocol != Protocol::IpComp && ends.iter().all(|end| local.contains(end));
+    is_both.then(|| {
+        "both its ends are addresses of this host, so that packets leave and arrive by it: its numbers cannot be divided \
+         between the planes"
+            .to_owned()
+    })
 }
 
 fn of_association(config: &SaConfig, wish: MoveWish) -> Option<String> {
@@ -105,7 +119,7 @@ mod tests {
             to_kernel,
             same_keys,
         };
-        refusal(&database.snapshot(), wish)
+        refusal(&database.snapshot(), wish, &["192.0.2.1".parse().unwrap()])
     }
 
     fn esp(more: &str, suite: &str) -> String {
@@ -176,7 +190,7 @@ mod tests {
             });
             assert_eq!(of_association(&config, wish), None);
             for (pairs, is_refused) in [(MAX_DIVIDED_SPIS, false), (MAX_DIVIDED_SPIS + 1, true)] {
-                let why = refusal(&many(&config, pairs), wish);
+                let why = refusal(&many(&config, pairs), wish, &[]);
                 let says = |why: &String| why.contains("1001 pairs of associations in UDP");
                 assert_eq!(why.as_ref().is_some_and(says), is_refused, "{why:?}");
             }
@@ -194,6 +208,15 @@ mod tests {
         let mut database = Database::default();
         database.apply(&commands, 0, &mut || 0).unwrap();
         database.snapshot()
+    }
+
+    #[test]
+    fn an_association_within_this_host_stays() {
+        let text = esp("", CBC).replace("192.0.2.2", "192.0.2.1");
+        for to_kernel in [true, false] {
+            let why = told(&text, to_kernel, false).unwrap_or_default();
+            assert!(why.contains("both its ends"), "{why}");
+        }
     }
 
     #[test]

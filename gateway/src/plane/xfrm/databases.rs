@@ -17,11 +17,11 @@ mod listed;
 mod moving;
 mod passed_on;
 mod policies;
+mod removal;
 mod served;
 mod side_by_side;
 mod watch;
 
-use super::association;
 use super::direction::SaDirection;
 use super::features;
 use super::owner::{MAX_POLICIES, Owner};
@@ -33,7 +33,7 @@ use crate::plane::Parting;
 use crate::routes::Site;
 use compare::{is_carried, is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
-use errors::{about_sa, is_absent};
+use errors::about_sa;
 use ipsec::database::Snapshot;
 use ipsec::policy::{Direction, Policy};
 use ipsec::sa::{Sa, SaId, SavedCounters};
@@ -175,23 +175,6 @@ impl KernelDatabases {
             }
         }
         Ok(())
-    }
-
-    /// Removes the associations; policies stay, so that nothing passes in clear.
-    pub(crate) fn remove_sas(&mut self) -> io::Result<()> {
-        self.look()?;
-        self.remove_left()?;
-        let ids: Vec<_> = self.sas.keys().copied().collect();
-        ids.iter().try_for_each(|id| self.remove_sa(id))
-    }
-
-    /// Removes everything that is this gateway's, or an earlier one's of this site.
-    pub(crate) fn remove_all(&mut self) -> io::Result<()> {
-        self.remove_sas()?;
-        let names: Vec<_> = self.policies.keys().copied().collect();
-        names
-            .into_iter()
-            .try_for_each(|name| self.remove_policy(name))
     }
 
     /// Asks the kernel for the numbers, lifetimes and drops of all associations.
@@ -341,6 +324,11 @@ impl KernelDatabases {
         }
         let seen = counters::read(message);
         let known = sa.state.saved();
+        // A gateway that died while it moved may have had the numbers above, which the kernel does not know of.
+        if seen.edge < known.edge || seen.packets == 0 && seen.sent < known.sent {
+            self.delete_and_learn(sa)?;
+            return Ok(false);
+        }
         let before = SavedCounters {
             bytes: known.bytes.saturating_sub(seen.bytes),
             packets: known.packets.saturating_sub(seen.packets),
@@ -348,32 +336,5 @@ impl KernelDatabases {
         };
         self.hold(sa, before, seen);
         Ok(true)
-    }
-
-    /// Its last numbers are read before it goes.
-    fn remove_sa(&mut self, id: &SaId) -> io::Result<()> {
-        let found = self.find(id)?;
-        if let Some((_, message)) = found.as_ref().and_then(sa_of) {
-            self.observe(id, message);
-        }
-        if self.sas.remove(id).is_some() {
-            self.delete(id)?;
-        }
-        Ok(())
-    }
-
-    fn remove_left(&mut self) -> io::Result<()> {
-        for id in std::mem::take(&mut self.left) {
-            self.delete(&id)?;
-        }
-        Ok(())
-    }
-
-    fn delete(&mut self, id: &SaId) -> io::Result<()> {
-        let message = XfrmMessage::DeleteSa(association::named(id));
-        match self.kernel.change(&ZeroizingMessage::new(message)) {
-            Err(refusal) if !is_absent(&refusal) => Err(about_sa(id, &refusal)),
-            _ => Ok(()),
-        }
     }
 }

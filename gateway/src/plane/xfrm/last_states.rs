@@ -1,5 +1,6 @@
 //! The last state of associations that are deleted, as the kernel's notifications tell it: numbers, window and counters
-//! at the moment from which on the kernel opens nothing more.
+//! at that moment. From then on the kernel seals and opens nothing by them, but for packets that it is decrypting just
+//! then.
 
 use super::association;
 use super::zeroizing::ZeroizingMessage;

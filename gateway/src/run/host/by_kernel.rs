@@ -5,14 +5,21 @@ use super::Host;
 use crate::plane::KernelDatabases;
 use crate::report::Directions;
 use crate::routes::firewall::ring_bypass::Rings;
+use ipsec::database::Snapshot;
 use ipsec::policy::Policy;
 use ipsec::sa::{Sa, SaId};
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Host {
+    /// This host's addresses, as of the last change.
+    pub(in crate::run) fn local(&self) -> &[IpAddr] {
+        &self.local
+    }
+
     /// Whether the kernel's own IPsec carries the packets, and it alone.
     pub(in crate::run) fn is_by_kernel(&self) -> bool {
         self.kernel_plane.is_some() && self.side.is_none()
@@ -108,15 +115,16 @@ impl Host {
         }
     }
 
-    /// What an earlier gateway of this site left in the kernel's IPsec, when the packets were carried there. The drop
-    /// rules are in place when this is called.
-    pub(super) fn remove_left_in_kernel(&mut self) -> io::Result<()> {
+    /// What an earlier gateway of this site left in the kernel's IPsec, when the packets were carried there, or a move
+    /// that could not be undone whole: our threads go on behind the kernel's numbers. The drop rules are in place when
+    /// this is called, and at a start the threads have not begun yet.
+    pub(super) fn remove_left_in_kernel(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         if std::mem::replace(&mut self.has_cleared_kernel, true) || self.is_by_kernel() {
             return Ok(());
         }
         // A kernel without XFRM has nothing.
         match KernelDatabases::open(self.installed.site()) {
-            Ok(mut left) => left.remove_all(),
+            Ok(mut left) => left.remove_what_is_left(snapshot, &self.local),
             Err(_) => Ok(()),
         }
     }

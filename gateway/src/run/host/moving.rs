@@ -44,7 +44,7 @@ impl Host {
             true => self.begin_with_rekeys(to_kernel, context),
             false => match to_kernel {
                 true => run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS),
-                false => run(to_user::ToUser::new(self, context)?, &to_user::STEPS),
+                false => run(to_user::ToUser::new(self, context), &to_user::STEPS),
             },
         };
         if outcome.is_err() || !has_rekeys {
@@ -53,6 +53,8 @@ impl Host {
         }
         if outcome.is_err() {
             self.carried_before = before;
+            // Should something of the move be left in the kernel, it goes with the next change.
+            self.has_cleared_kernel = false;
         }
         outcome
     }

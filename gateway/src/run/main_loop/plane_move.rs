@@ -73,6 +73,8 @@ impl Gateway {
             })?),
             false => None,
         };
+        // What is left of the move before must not end the shares of this one.
+        self.forget_last_move();
         let context = MoveContext {
             options: &self.options,
             snapshot,
@@ -149,7 +151,8 @@ impl Gateway {
                  again (`esplanade status`)"
             ));
         }
-        if let Some(why) = refusal(snapshot, wish).or_else(|| stays(snapshot)) {
+        let local = self.plane.kernel().local();
+        if let Some(why) = refusal(snapshot, wish, local).or_else(|| stays(snapshot)) {
             return Some(why);
         }
         // A running gateway may make no network namespace for a trial: each step is undone if the kernel refuses it.
@@ -161,8 +164,9 @@ impl Gateway {
         }
     }
 
-    /// Copies of packets that the other plane has opened have been read by now.
-    pub(super) fn end_move(&mut self) {
+    /// After a second or so copies of packets that the other plane has opened have been read: from now on they would
+    /// be replays.
+    pub(super) fn forget_last_move(&mut self) {
         if std::mem::take(&mut self.has_moved) {
             for sa in self.snapshot().sas() {
                 sa.state.own_all_numbers();

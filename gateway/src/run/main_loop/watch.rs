@@ -61,7 +61,7 @@ impl Gateway {
     }
 
     pub(super) fn tick(&mut self) {
-        self.end_move();
+        self.forget_last_move();
         self.read_kernel_counters_older_than(Duration::ZERO);
         self.age_and_look();
         self.check_rekey();

@@ -1,7 +1,7 @@
 //! UDP sockets that stay bound while a gateway moves to the other plane: the port, and what waits in the socket, go on.
 
 use super::Sockets;
-use super::to_kernel::{hand_esp_to_kernel, take_esp_from_kernel};
+use super::to_kernel::{hand_esp_to_kernel, take_esp_from_kernel, take_esp_in_gro};
 use crate::handover::Need;
 use dataplane::io::udp::set_coalescing;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,7 +46,7 @@ impl Sockets {
         Ok(self.has_waiting_in(is_read)? || self.native.has_waiting()?)
     }
 
-    /// Whether ESP in UDP waits to be read.
+    /// Whether a datagram waits at a port of ESP in UDP.
     pub(in crate::run) fn has_udp_waiting(&self) -> io::Result<bool> {
         self.has_waiting_in(|need| matches!(need, Need::Udp { .. }))
     }
@@ -62,6 +62,18 @@ impl Sockets {
             tv_nsec: 0,
         };
         Ok(poll(&mut watched, Some(&none))? > 0)
+    }
+
+    /// Once nothing coalesced waits any more: GRO passes ESP in UDP to the kernel's IPsec as it does after a start on
+    /// that plane, or not at all.
+    pub(in crate::run) fn leave_gro_to_the_kernel(&self) {
+        self.end_coalescing();
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for (need, socket) in held.iter() {
+            if matches!(need, Need::Udp { port, .. } if self.kernel_takes_in_gro(*port)) {
+                take_esp_in_gro(socket);
+            }
+        }
     }
 
     /// Ends GRO, once nothing coalesced waits any more: without it the lengths of its datagrams would not be told.

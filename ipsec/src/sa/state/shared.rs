@@ -8,8 +8,8 @@
 
 use super::SaState;
 use super::counters::Share;
-use crate::sa::SaConfig;
 use crate::sa::replay::ReplayWindow;
+use crate::sa::{SaConfig, SequenceNumber};
 
 impl SaState {
     /// From now on this engine sends no number above the last one that it has used and `more`; returns that limit.
@@ -21,9 +21,13 @@ impl SaState {
     }
 
     /// From now on this engine opens no number above the highest one that it has opened and `more`; returns that limit.
+    /// Without a replay window it opens none: the other engine takes every number then.
     pub fn share_opening(&self, config: &SaConfig, more: u64) -> u64 {
         let mut counters = self.counters();
-        let limit = counters.window.top().saturating_add(more);
+        let limit = match config.replay_window {
+            0 => 0,
+            _ => counters.window.top().saturating_add(more),
+        };
         counters.share.open_up_to = limit.min(config.last_number());
         counters.share.open_up_to
     }
@@ -43,16 +47,33 @@ impl SaState {
     }
 
     /// The other engine has ended. It has opened what `is_seen` says, `last` being the highest: copies of these packets
-    /// that still arrive are none that were replayed. Every number is this engine's from now on.
-    pub fn take_over_window(&self, config: &SaConfig, last: u64, is_seen: impl Fn(u64) -> bool) {
+    /// that still arrive are none that were replayed. Numbers up to `given` never were the other engine's: this one
+    /// knows which of them it has opened. Every number is this engine's from now on.
+    ///
+    /// Without a replay window nothing tells those copies apart, and this engine opens no number before
+    /// [`SaState::own_all_numbers`].
+    pub fn take_over_window(
+        &self,
+        config: &SaConfig,
+        given: u64,
+        last: u64,
+        is_seen: impl Fn(u64) -> bool,
+    ) {
+        if config.replay_window == 0 {
+            return self.leave_all_numbers();
+        }
         let mut counters = self.counters();
         counters.share = Share {
             opened_elsewhere: last,
             ..Share::EVERYTHING
         };
-        let before = counters.window.top();
-        if last >= before {
-            counters.window = ReplayWindow::with_seen(last, config.replay_window, is_seen);
+        let own = &counters.window;
+        if last >= own.top() {
+            let is_known = |number| match number <= given {
+                true => own.check(SequenceNumber(number)).is_err(),
+                false => is_seen(number),
+            };
+            counters.window = ReplayWindow::with_seen(last, config.replay_window, is_known);
         }
     }
 }
@@ -62,7 +83,7 @@ mod tests {
     use super::*;
     use crate::Dropped;
     use crate::algorithm::{Encryption, Integrity};
-    use crate::sa::{Protocol, SaId, SequenceNumber, Spi};
+    use crate::sa::{Protocol, SaId, Spi};
     use crate::suite::{Secret, Suite};
     use std::net::{IpAddr, Ipv4Addr};
 
@@ -143,9 +164,42 @@ mod tests {
     }
 
     #[test]
+    fn a_late_number_that_was_never_the_other_engines_is_still_opened() {
+        let (config, state) = state();
+        for number in [7, 10] {
+            state.admit(&config, SequenceNumber(number), 1, 1).unwrap();
+        }
+        // The other engine has everything up to 10 marked, and has opened 12.
+        state.take_over_window(&config, 10, 12, |number| number != 11);
+        for (number, is_opened) in [(7, false), (9, true), (10, false), (11, true), (12, false)] {
+            let checked = state.precheck(&config, number);
+            assert_eq!(checked.is_ok(), is_opened, "{number}");
+        }
+    }
+
+    #[test]
+    fn without_a_window_all_numbers_are_one_engines() {
+        let (config, state) = state();
+        let config = SaConfig {
+            replay_window: 0,
+            ..config
+        };
+        state.reconfigure(&config);
+        state.admit(&config, SequenceNumber(7), 1, 1).unwrap();
+        assert_eq!(state.share_opening(&config, 64), 0);
+        assert_eq!(state.precheck(&config, 3), Err(Dropped::OtherPlane));
+        state.own_all_numbers();
+        assert!(state.precheck(&config, 3).is_ok());
+        state.take_over_window(&config, 0, 9, |_| true);
+        assert_eq!(state.precheck(&config, 12), Err(Dropped::OtherPlane));
+        state.own_all_numbers();
+        assert!(state.precheck(&config, 12).is_ok());
+    }
+
+    #[test]
     fn copies_of_what_the_other_engine_has_opened_are_no_replays() {
         let (config, state) = state();
-        state.take_over_window(&config, 100, |number| number != 98);
+        state.take_over_window(&config, 0, 100, |number| number != 98);
         for (number, outcome) in [
             (100, false),
             (99, false),

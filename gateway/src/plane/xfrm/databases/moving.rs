@@ -7,24 +7,22 @@
 //! ```
 
 use super::super::association;
+use super::super::features;
 use super::super::last_states::{LastStates, replay_of};
 use super::super::zeroizing::ZeroizingMessage;
-use super::KernelDatabases;
 use super::compare::{is_carried, sa_of};
 use super::counters::{self, DropsBefore, REASONS, drops_of};
 use super::errors::about_sa;
+use super::{HeldSa, KernelDatabases};
 use ipsec::database::Snapshot;
 use ipsec::policy::{Action, Direction, Level, Policy};
 use ipsec::sa::{Sa, SaId, SavedCounters};
-use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::monitor::NewAsyncEventMessage;
+use netlink_packet_xfrm::{Replay, XfrmAttrs, XfrmMessage};
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Numbers that packets in flight in the kernel may still take after an association was read, and before it is deleted.
-const MAX_NUMBERS_IN_FLIGHT: u64 = 16;
 
 impl KernelDatabases {
     /// Finds what an earlier gateway has left; `local` are this host's addresses.
@@ -91,39 +89,16 @@ impl KernelDatabases {
             .try_for_each(|name| self.remove_policy(name))
     }
 
-    /// From now on everything up to `edge` counts as seen as well, and all that the kernel has opened.
-    pub(crate) fn raise_edge(&mut self, sa: &Arc<Sa>, edge: u64) -> io::Result<()> {
-        let found = self.find(&sa.config.id)?;
-        let kernels = found.as_ref().and_then(sa_of);
-        let kernels = kernels.map_or(0, |(_, message)| counters::read(message).edge);
-        self.set_edge(sa, edge.max(kernels))
-    }
-
-    /// From now on the kernel opens what is above `edge`, and nothing else.
-    pub(crate) fn set_edge(&mut self, sa: &Arc<Sa>, edge: u64) -> io::Result<()> {
-        self.set_numbers(
-            sa,
-            &SavedCounters {
-                edge,
-                ..SavedCounters::default()
-            },
-        )
-    }
-
     /// The kernel's next number is the one after `sent`.
     pub(crate) fn set_sent(&mut self, sa: &Arc<Sa>, sent: u64) -> io::Result<()> {
-        self.set_numbers(
-            sa,
-            &SavedCounters {
-                sent,
-                ..SavedCounters::default()
-            },
-        )
-    }
-
-    fn set_numbers(&mut self, sa: &Arc<Sa>, numbers: &SavedCounters) -> io::Result<()> {
-        let owner = self.owner.mark(true);
-        let whole = counters::emit_from(&sa.config, numbers, owner);
+        let numbers = SavedCounters {
+            sent,
+            ..SavedCounters::default()
+        };
+        let owner = self.owner.mark(self.is_inbound(sa));
+        let mut whole = counters::emit_from(&sa.config, &numbers, owner);
+        // The kernel takes numbers in the form in which it has them: an outbound association has no window.
+        features::put_direction(&sa.config, self.direction(sa), &mut whole)?;
         let whole = ZeroizingMessage::new(XfrmMessage::AddSa(whole));
         let Some((_, whole)) = sa_of(&whole) else {
             return Ok(());
@@ -132,15 +107,33 @@ impl KernelDatabases {
         message.id.sa_id = association::named(&sa.config.id).user_sa_id;
         message.id.saddr = whole.user_sa_info.saddr;
         message.id.reqid = whole.user_sa_info.reqid;
-        message.nlas = replay_of(&whole.nlas).cloned().into_iter().collect();
+        let without = XfrmAttrs::ReplayState(Replay::default());
+        let numbers = replay_of(&whole.nlas).cloned().unwrap_or(without);
+        message.nlas = vec![numbers];
         let message = ZeroizingMessage::new(XfrmMessage::NewAsyncEvent(message));
         self.kernel
             .replace(&message)
-            .map_err(|refusal| about_sa(&sa.config.id, &refusal))
+            .map_err(|refusal| about_sa(&sa.config.id, &refusal))?;
+        self.check_sent(sa, sent)
     }
 
-    /// From now on the kernel alone carries associations that both planes have carried: what our own data plane has
-    /// counted of them is the beginning.
+    /// The kernel says yes also to numbers that it does not take.
+    fn check_sent(&mut self, sa: &Sa, wanted: u64) -> io::Result<()> {
+        let id = &sa.config.id;
+        let found = self.find(id)?;
+        let found = found.as_ref().and_then(sa_of);
+        match found.map_or(0, |(_, message)| counters::read(message).sent) {
+            sent if sent >= wanted => Ok(()),
+            sent => Err(io::Error::other(format!(
+                "the kernel would send by SPI {} from {} on, where {wanted} numbers are used",
+                id.spi,
+                sent + 1
+            ))),
+        }
+    }
+
+    /// From now on the kernel alone counts associations that both planes have carried: what was counted of them before
+    /// is the beginning.
     pub(crate) fn begin_counting(&mut self) -> io::Result<()> {
         for answer in self.list_sas()? {
             let Some((id, message)) = sa_of(&answer) else {
@@ -151,7 +144,7 @@ impl KernelDatabases {
             let Some(held) = held.filter(|held| !held.sa.config.is_negotiated) else {
                 continue;
             };
-            held.before = held.sa.state.saved();
+            held.before = before_now(held);
             held.drops = drops_before(&held.sa, drops_of(message));
         }
         Ok(())
@@ -161,16 +154,7 @@ impl KernelDatabases {
     /// stay until each is rekeyed.
     pub(crate) fn end_sending(&mut self) -> io::Result<()> {
         for id in self.leaving(false) {
-            let Some(sa) = self.sa(&id).cloned() else {
-                continue;
-            };
             self.remove_sa(&id)?;
-            let sent = sa.state.saved().sent;
-            if sent > 0 {
-                let behind = sent.saturating_add(MAX_NUMBERS_IN_FLIGHT);
-                let behind = behind.min(sa.config.last_number());
-                sa.state.raise(&sa.config, behind, 0);
-            }
         }
         Ok(())
     }
@@ -202,7 +186,7 @@ impl KernelDatabases {
         let Some(held) = self.sas.get(id) else {
             return Ok(());
         };
-        let sa = Arc::clone(&held.sa);
+        let (sa, given) = (Arc::clone(&held.sa), held.before.edge);
         self.delete(id)?;
         let ended = last.take();
         let own = ended.iter().find(|(ended, _)| ended == id);
@@ -215,28 +199,32 @@ impl KernelDatabases {
                 id.spi
             )));
         };
-        self.observe(id, message);
         let edge = counters::read(message).edge;
         let seen = replay_of(&message.nlas);
         let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
-        sa.state.take_over_window(&sa.config, edge, is_seen);
+        sa.state.take_over_window(&sa.config, given, edge, is_seen);
+        self.observe(id, message);
         self.sas.remove(id);
         Ok(())
     }
 
     /// Removes the associations that were added for a move, inbound or outbound ones. What the kernel has used of them
-    /// is used for ever.
+    /// is used for ever. One that it refuses to delete keeps the numbers that it has; the first refusal is returned.
     pub(crate) fn withdraw(&mut self, is_inbound: bool, snapshot: &Snapshot) -> io::Result<()> {
+        let mut outcome = Ok(());
         for id in outermost_first(self.ids(is_inbound), snapshot) {
             let Some(held) = self.sas.get_mut(&id) else {
                 continue;
             };
-            held.before = held.sa.state.saved();
+            held.before = before_now(held);
             let sa = Arc::clone(&held.sa);
-            self.remove_sa(&id)?;
-            sa.state.own_all_numbers();
+            let removed = self.remove_sa(&id);
+            if removed.is_ok() {
+                sa.state.own_all_numbers();
+            }
+            outcome = outcome.and(removed);
         }
-        Ok(())
+        outcome
     }
 
     /// Those of one direction that are not the kernel's any more.
@@ -251,6 +239,16 @@ impl KernelDatabases {
         held.filter(|(_, held)| held.is_inbound == is_inbound)
             .map(|(id, _)| *id)
             .collect()
+    }
+}
+
+/// What an association that both planes have carried had carried without the kernel.
+fn before_now(held: &HeldSa) -> SavedCounters {
+    let saved = held.sa.state.saved();
+    SavedCounters {
+        bytes: saved.bytes.saturating_sub(held.seen.bytes),
+        packets: saved.packets.saturating_sub(held.seen.packets),
+        ..saved
     }
 }
 
@@ -285,8 +283,7 @@ pub(super) fn as_optional(policy: &Policy) -> Policy {
 }
 
 /// Whether the kernel's window has a number marked, `edge` being the highest one.
-fn is_seen(window: &netlink_packet_xfrm::XfrmAttrs, edge: u64, number: u64) -> bool {
-    use netlink_packet_xfrm::XfrmAttrs;
+fn is_seen(window: &XfrmAttrs, edge: u64, number: u64) -> bool {
     let Some(behind) = edge.checked_sub(number) else {
         return false;
     };
@@ -310,7 +307,7 @@ fn is_seen(window: &netlink_packet_xfrm::XfrmAttrs, edge: u64, number: u64) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netlink_packet_xfrm::{Replay, ReplayEsn, XfrmAttrs};
+    use netlink_packet_xfrm::ReplayEsn;
 
     #[test]
     fn the_small_window_counts_from_its_highest_number_backwards() {

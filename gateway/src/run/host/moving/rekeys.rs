@@ -36,7 +36,7 @@ impl Host {
                 mover.park()
             }
             false => {
-                let mut mover = ToUser::new(self, context)?;
+                let mut mover = ToUser::new(self, context);
                 carry_out(&mut mover, &to_user::STEPS[..to_user::STEPS_BEFORE_REKEYS])?;
                 mover.park()
             }
@@ -138,6 +138,7 @@ impl Host {
         };
         self.crossing = None;
         self.part(None);
+        self.has_cleared_kernel &= faults.is_empty();
         faults
     }
 

@@ -43,15 +43,19 @@ impl SharedBundle {
         Self { sas, is_in_udp }
     }
 
-    /// Whether its numbers need not be waited for any more. Once a packet has come that is the kernel's, its edges must
-    /// not be lowered: what it has opened by any association of the bundle could be opened again. Of a bundle the
-    /// outermost one alone counts such packets.
+    /// Whether its numbers need not be waited for any more: they have come, or a packet has come that is the kernel's.
+    /// Of a bundle the outermost one alone counts such packets.
     pub(super) fn is_over(&self) -> bool {
         self.is_in_udp || self.numbered().any(SharedSa::is_over)
     }
 
+    /// The associations, the outermost first.
+    pub(super) fn sas(&self) -> impl Iterator<Item = &Arc<Sa>> {
+        self.sas.iter().map(|shared| &shared.sa)
+    }
+
     /// IPComp has no numbers.
-    pub(super) fn numbered(&self) -> impl DoubleEndedIterator<Item = &SharedSa> {
+    pub(super) fn numbered(&self) -> impl Iterator<Item = &SharedSa> {
         self.sas.iter().filter(|shared| has_numbers(&shared.sa))
     }
 }
@@ -98,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_left_alone_once_the_outermost_association_has_seen_a_packet_of_the_kernels() {
+    fn it_is_over_once_the_outermost_association_has_seen_a_packet_of_the_kernels() {
         let bundle = shared();
         assert!(!bundle.is_over());
         bundle.sas[0].sa.state.count_drop(Dropped::Replayed);

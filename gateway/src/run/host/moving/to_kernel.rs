@@ -184,6 +184,16 @@ impl<'a> ToKernel<'a> {
             .collect()
     }
 
+    /// Numbers that the kernel does not have any more are the user plane's again.
+    fn own_what_the_kernel_has_not(&mut self, inbound: bool) {
+        for sa in self.carried(inbound) {
+            let kernel = self.kernel.as_ref();
+            if kernel.is_none_or(|kernel| kernel.databases.sa(&sa.config.id).is_none()) {
+                sa.state.own_all_numbers();
+            }
+        }
+    }
+
     /// The kernel seals nothing by them before its policies are there.
     fn outbound(&mut self) -> Result<(), String> {
         for sa in self.carried(false) {
@@ -313,8 +323,9 @@ impl Mover for ToKernel<'_> {
                 self.host.cross(&snapshot, planes, false).map_err(text)
             }
             Step::Outbound => {
-                let databases = self.databases()?;
-                databases.withdraw(false, &snapshot).map_err(text)
+                let withdrawn = self.databases()?.withdraw(false, &snapshot);
+                self.own_what_the_kernel_has_not(false);
+                withdrawn.map_err(text)
             }
             Step::Leaving => {
                 self.host.cross(&snapshot, both, false).map_err(text)?;
@@ -326,9 +337,10 @@ impl Mover for ToKernel<'_> {
                 databases.remove_policies(&ARRIVING).map_err(text)
             }
             Step::Inbound => {
-                let databases = self.databases()?;
-                databases.withdraw(true, &snapshot).map_err(text)?;
-                self.host.put_rings(&snapshot).map_err(text)
+                let withdrawn = self.databases()?.withdraw(true, &snapshot);
+                self.own_what_the_kernel_has_not(true);
+                let rings = self.host.put_rings(&snapshot);
+                withdrawn.and(rings).map_err(text)
             }
             Step::Sockets => self.take_back_sockets(),
             Step::OnePort => self.part_sockets(),

@@ -18,8 +18,14 @@ use crate::run::forward::Plaintext;
 use crate::run::sockets::{self, Divided, Sockets};
 use dataplane::Totals;
 use ipsec::policy::Direction;
+use ipsec::sa::Sa;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long copies of what the kernel has opened without a replay window may wait for our threads: meanwhile these open
+/// nothing of such associations.
+const MAX_COPIES_TIME: Duration = Duration::from_millis(300);
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
 const EVERY: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
@@ -94,8 +100,8 @@ pub(super) struct ToUser<'a> {
 }
 
 impl<'a> ToUser<'a> {
-    pub(super) fn new(host: &'a mut Host, context: MoveContext<'a>) -> Result<Self, String> {
-        Ok(Self {
+    pub(super) fn new(host: &'a mut Host, context: MoveContext<'a>) -> Self {
+        Self {
             before: host.carried_before,
             host,
             context,
@@ -104,7 +110,7 @@ impl<'a> ToUser<'a> {
             sockets: None,
             divided: None,
             carried: Totals::default(),
-        })
+        }
     }
 
     /// Both planes carry until rekeys have brought the last association of IKE to our own.
@@ -212,11 +218,15 @@ impl<'a> ToUser<'a> {
 
     /// All ESP in UDP is the kernel's.
     fn give_back_esp(&mut self) -> Result<(), String> {
+        let sockets = &self.host.sockets;
         let Some(mut divided) = self.divided.take() else {
-            return self.host.sockets.give_esp(true).map_err(text);
+            sockets.give_esp(true).map_err(text)?;
+            sockets.leave_gro_to_the_kernel();
+            return Ok(());
         };
         divided.give_all(true).map_err(text)?;
-        self.host.sockets.give_esp(true).map_err(text)?;
+        sockets.give_esp(true).map_err(text)?;
+        sockets.leave_gro_to_the_kernel();
         divided.give_all(false).map_err(text)
     }
 
@@ -244,7 +254,22 @@ impl<'a> ToUser<'a> {
         let databases = host.databases.get().cloned();
         let databases = databases.ok_or("there are no databases")?;
         let hook = Arc::clone(&self.context.hook);
-        host.start(databases, hook).map_err(text)
+        host.start(databases, hook).map_err(text)?;
+        self.open_without_window()
+    }
+
+    /// Without a replay window nothing tells copies of what the kernel has opened from what has come since: all that
+    /// waits is dropped.
+    fn open_without_window(&self) -> Result<(), String> {
+        let sas = self.context.snapshot.sas();
+        let is_without = |sa: &&Arc<Sa>| sa.config.replay_window == 0 && !sa.config.is_negotiated;
+        let mut sas = sas.filter(is_without).peekable();
+        if sas.peek().is_some() {
+            let quiet = self.host.quiet(Direction::In, MAX_COPIES_TIME);
+            sas.for_each(|sa| sa.state.own_all_numbers());
+            quiet.map(drop).map_err(text)?;
+        }
+        Ok(())
     }
 
     /// Also of associations that it should have lost before, when that was refused.
@@ -328,6 +353,9 @@ impl Mover for ToUser<'_> {
         match step {
             Step::Device => {
                 self.plaintext = None;
+                let site = self.host.installed.site();
+                let offloads = !self.context.options.no_offloads;
+                self.host.devices = Devices::new(site, true, offloads, &self.host.warn);
                 Ok(())
             }
             Step::Barriers => {

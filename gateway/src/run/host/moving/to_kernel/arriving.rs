@@ -36,12 +36,13 @@ impl ToKernel<'_> {
     pub(super) fn inbound(&mut self) -> Result<(), String> {
         self.host.end_ring_bypass().map_err(text)?;
         let until = Instant::now() + MAX_EXACT_TIME;
+        let held_until = until + MAX_DELIVERY_TIME;
         for bundle in self.arriving_bundles() {
             if bundle.iter().any(|sa| sa.config.encapsulation.is_some()) {
                 // None reaches the kernel before the socket is the kernel's.
                 self.share_opening(&bundle, true, |sa| sa.state.saved().edge)?;
             } else if !self.hand_over_at_a_quiet_moment(&bundle, until)? {
-                self.hand_over_at_a_limit(&bundle)?;
+                self.hand_over_at_a_limit(&bundle, held_until)?;
             }
         }
         Ok(())
@@ -100,10 +101,7 @@ impl ToKernel<'_> {
                 return Ok(true);
             }
             // What waits came before the kernel was ready, or is a copy: the last windows tell.
-            for sa in bundle {
-                let ended = self.databases()?.take_back_opening(sa);
-                ended.map_err(text)?;
-            }
+            self.take_back(bundle)?;
             drop(held);
             std::thread::sleep(Duration::from_millis(pause));
             pause = (pause * 2).min(MAX_PAUSE_MILLISECONDS);
@@ -112,11 +110,13 @@ impl ToKernel<'_> {
 
     /// From a number on that is ahead of what has come, by as much for all of a bundle: the numbers of a packet are
     /// left to one plane.
-    fn hand_over_at_a_limit(&mut self, bundle: &[Arc<Sa>]) -> Result<(), String> {
-        let held = self
-            .host
-            .quiet(Direction::In, MAX_DELIVERY_TIME)
-            .map_err(text)?;
+    fn hand_over_at_a_limit(
+        &mut self,
+        bundle: &[Arc<Sa>],
+        held_until: Instant,
+    ) -> Result<(), String> {
+        let left = held_until.saturating_duration_since(Instant::now());
+        let held = self.host.quiet(Direction::In, left).map_err(text)?;
         // Without a window the kernel cannot leave numbers to us.
         let more = match all_have_windows(bundle) {
             true => bundle.iter().map(|sa| self.paces.numbers_to_open(sa)).max(),
@@ -128,7 +128,7 @@ impl ToKernel<'_> {
         Ok(())
     }
 
-    fn give_opening(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<(), String> {
+    pub(super) fn give_opening(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<(), String> {
         let start = SavedCounters {
             edge,
             ..sa.state.saved()
@@ -137,27 +137,34 @@ impl ToKernel<'_> {
     }
 
     /// Waits until the sequence numbers that the user plane opens have come. Associations for which they have not are
-    /// handed over where they are.
+    /// taken back and handed over again where they are, so that the kernel forgets nothing that it has opened.
     pub(super) fn shared(&mut self) -> Result<(), String> {
         let began = Instant::now();
         let shared = std::mem::take(&mut self.shared);
         while began.elapsed() < MAX_SHARED_TIME && !shared.iter().all(SharedBundle::is_over) {
             std::thread::sleep(Duration::from_millis(1));
         }
+        let until = Instant::now() + MAX_DELIVERY_TIME;
         for bundle in shared.iter().filter(|bundle| !bundle.is_over()) {
-            let held = self
-                .host
-                .quiet(Direction::In, MAX_DELIVERY_TIME)
-                .map_err(text)?;
-            for SharedSa { sa, edge, .. } in bundle.numbered().rev() {
-                let last = sa.state.share_opening(&sa.config, 0);
-                if last < *edge && sa.config.replay_window > 0 {
-                    self.databases()?.set_edge(sa, last).map_err(text)?;
+            let bundle: Vec<_> = bundle.sas().cloned().collect();
+            self.take_back(&bundle)?;
+            if !self.hand_over_at_a_quiet_moment(&bundle, until)? {
+                // What comes between these two calls is lost.
+                for sa in bundle.iter().rev() {
+                    let last = sa.state.share_opening(&sa.config, 0);
+                    self.give_opening(sa, last)?;
                 }
             }
-            drop(held);
         }
         self.delivered()
+    }
+
+    /// The kernel opens nothing by these any more, and the user plane what the kernel has not opened.
+    fn take_back(&mut self, bundle: &[Arc<Sa>]) -> Result<(), String> {
+        bundle.iter().try_for_each(|sa| {
+            let ended = self.databases()?.take_back_opening(sa);
+            ended.map_err(text)
+        })
     }
 
     /// What our thread has read is delivered.

@@ -44,12 +44,14 @@ impl ToKernel<'_> {
             std::thread::sleep(Duration::from_micros(200));
         }
         if let Some(sockets) = &self.sockets {
-            sockets.end_coalescing();
+            sockets.leave_gro_to_the_kernel();
         }
         self.delivered()?;
         for SharedSa { sa, edge, .. } in &in_udp {
             sa.state.share_opening(&sa.config, 0);
             self.mark_as_opened(sa, *edge)?;
+            // Also where that has taken it back for a moment.
+            sa.state.share_opening(&sa.config, 0);
         }
         Ok(())
     }
@@ -109,13 +111,16 @@ impl ToKernel<'_> {
         bound
     }
 
-    /// The kernel opens nothing that we have opened above `edge`; the last of it is returned.
+    /// The kernel opens nothing that we have opened above `edge`; the last of it is returned. Its association is
+    /// deleted and added again: by then it may open packets itself, and forgets none of them that way.
     fn mark_as_opened(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<u64, String> {
-        let last = sa.state.saved().edge;
-        if last > edge && sa.config.replay_window > 0 {
-            self.databases()?.raise_edge(sa, last).map_err(text)?;
+        if sa.state.saved().edge <= edge || sa.config.replay_window == 0 {
+            return Ok(edge);
         }
-        Ok(last.max(edge))
+        self.databases()?.take_back_opening(sa).map_err(text)?;
+        let last = sa.state.saved().edge;
+        self.give_opening(sa, last)?;
+        Ok(last)
     }
 
     /// The user plane opens all ESP in UDP again, and it may come coalesced.
