@@ -131,11 +131,11 @@ fn look_at(buffer: &ReceiveBuffer<Arrival>) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use replay::replay;

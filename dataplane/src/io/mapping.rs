@@ -117,7 +117,7 @@ impl Drop for Mapping {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -300,7 +300,7 @@ fn bind(socket: &OwnedFd, device: u32) -> io::Result<()> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::io::namespaces::{Namespace, cable, isolated};

@@ -90,7 +90,7 @@ fn idle_ticks(text: &str, cpus: &[usize]) -> Option<u64> {
     sum
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::super::affinity;
     use super::*;

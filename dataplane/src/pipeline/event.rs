@@ -3,12 +3,12 @@
 //! A sleeper counts itself before it checks its condition for the last time; a notifier changes the condition before it
 //! reads the count. A fence on each side makes sure that at least one of them sees the other.
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 use loom::sync::{
     Condvar, Mutex,
     atomic::{AtomicU32, Ordering, fence},
 };
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 use std::sync::{
     Condvar, Mutex,
     atomic::{AtomicU32, Ordering, fence},

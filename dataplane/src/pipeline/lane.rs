@@ -23,14 +23,14 @@ use super::lane_stats::{LaneStats, TransformedBy};
 use super::source_sleep::{SourceSleep, WakeReader};
 use super::worker::WorkSource;
 use crossbeam_utils::CachePadded;
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 use std::io;
 use std::sync::Arc;
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -141,7 +141,7 @@ impl<B: Transform, C: Commit<B>> Producer<B, C> {
     }
 
     /// What commits.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(super) fn committer(&self) -> &C {
         &self.committer
     }
@@ -388,7 +388,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

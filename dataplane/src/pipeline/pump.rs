@@ -117,7 +117,7 @@ impl<P: Prepare, C: Commit<P::Batch>> Pump<P, C> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::super::affinity::Placement;
     use super::super::worker::{Idle, WorkSource, WorkerThreads};

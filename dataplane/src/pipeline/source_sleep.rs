@@ -5,9 +5,9 @@
 //! to done before it looks whether the thread sleeps. A fence on each side makes sure that at least one of them sees
 //! the other.
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Ends the sleep of a reading thread, or its next one.
@@ -55,8 +55,8 @@ impl SourceSleep {
     }
 }
 
-/// Every interleaving, by loom: `RUSTFLAGS="--cfg loom" cargo test -p dataplane --lib model::`.
-#[cfg(all(test, loom))]
+/// Every interleaving, by loom: `cargo test -p dataplane --features loom --lib model::`.
+#[cfg(all(test, feature = "loom"))]
 mod model {
     use super::*;
     use loom::sync::{Arc, Notify};

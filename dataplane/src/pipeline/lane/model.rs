@@ -1,4 +1,4 @@
-//! Every interleaving of small lanes, by loom: `RUSTFLAGS="--cfg loom" cargo test -p dataplane --lib model::`.
+//! Every interleaving of small lanes, by loom: `cargo test -p dataplane --features loom --lib model::`.
 
 use super::*;
 use loom::sync::atomic::AtomicBool;
