@@ -76,7 +76,11 @@ mod tests {
         let spec = Spec::read(find("iatrou-2009").unwrap().text, "iatrou-2009").unwrap();
         let mut ids = spec.contenders();
         let control = ids.iter().filter(|id| id.contains("transport")).count();
-        assert_eq!(control, 3 + 5, "in transport mode: of `modes` and of `mtu`");
+        assert_eq!(
+            control,
+            3 + 5,
+            "in transport mode: of `modes` and of `mtu`; `tcp` has the same"
+        );
         ids.retain(|id| !id.contains("transport"));
         // No setup of theirs: beside the profiles it shows what all but the ciphers takes.
         let all = ids.len();
@@ -84,7 +88,9 @@ mod tests {
         assert_eq!(all - ids.len(), 1);
         let of = |word: &str| ids.iter().filter(|id| id.contains(word)).count();
         let ours = of("esplanade-");
-        assert_eq!((of("plain"), of("esp+ah"), ours), (1, 10, 7 + 2 * 10));
+        let kernel = of("kernel-xfrm-");
+        assert_eq!((of("plain"), kernel, ours), (1, 3 + 1, 7 + 2 * 10));
+        assert_eq!(of("esp+ah"), 10 + 1, "ours and the kernel's");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use addresses::Addresses;
 pub use families::{Families, Family};
 pub use namespaces::Namespaces;
 pub use share::{Quotas, Throttle, ThrottleCounts};
-pub(crate) use ssh::{HostSpec, Hosts, LinkSpec, Ssh};
+pub(crate) use ssh::{HostSpec, Hosts, LinkSpec, REAL_MACHINES, Ssh};
 pub use topology::{ScheduledChange, Testbed, Topology};
 pub use topology_spec::{
     Impairment, LAN, Layout, PathMtuChange, Receiving, Shape, Tcp, TopologySpec, WAN,

@@ -74,6 +74,9 @@ pub struct Claim {
     pub place: String,
     /// What the paper found, as a sentence.
     pub finding: String,
+    /// A question of ours about something of which the paper's text has no outcome.
+    #[serde(default)]
+    pub ours: bool,
     /// The reported number in the reader's units, as text; empty where only words were reported.
     #[serde(default)]
     pub reported: String,
@@ -91,8 +94,9 @@ pub struct Claim {
     /// Which cells decide.
     #[serde(default)]
     pub decides: Deciding,
-    /// The figure that is compared, where it is not the part's own; also a reading of an intrusive meter, or one of
-    /// `link_ratio`, `segments_pps`, `overtaken_count` and `spread_ratio`, which are computed from a record.
+    /// The figure that is compared, where it is not the part's own; also a reading of an intrusive meter, or one that
+    /// is computed from a record: `link_ratio`, `segments_pps`, `overtaken_count`, `spread_ratio`, and of the machine's
+    /// time `machine.busy_ratio`, `machine.interrupts_ratio` and `machine.softirq_ratio`.
     #[serde(default)]
     pub figure: Option<String>,
     /// What is compared must be at least this.

@@ -33,6 +33,9 @@ use remote_host::RemoteHost;
 
 pub(crate) use hosts::{HostSpec, Hosts, LinkSpec, Uploads};
 
+/// What the description of such a testbed begins with: records show by it where they were made.
+pub(crate) const REAL_MACHINES: &str = "real machines over SSH";
+
 /// Builds topologies of machines that are there already.
 pub struct Ssh {
     hosts: Hosts,
@@ -204,7 +207,7 @@ impl Testbed for Ssh {
                 )
             })
             .collect();
-        format!("real machines over SSH: {}", named.join(", "))
+        format!("{REAL_MACHINES}: {}", named.join(", "))
     }
 }
 

@@ -23,9 +23,10 @@ pub struct ClaimCheck {
 }
 
 impl ClaimCheck {
-    /// Looks for the cells and compares them.
+    /// Looks for the cells and compares them. A machine that lacks what the claim takes cannot answer it.
     pub fn of(claim: &Claim, findings: &Findings) -> ClaimCheck {
-        let parts = findings.parts.iter();
+        let fits = claim.machine.includes(&findings.any.provenance);
+        let parts = findings.parts.iter().filter(|_| fits);
         let cells = parts.flat_map(|part| part.cells.iter().map(move |cell| (part, cell)));
         let all = cells
             .filter(|(_, cell)| estimate::matches(cell, &claim.of))
@@ -118,11 +119,10 @@ impl ClaimCheck {
 
 /// What is missing, and which machine can measure it.
 fn not_measured(claim: &Claim) -> String {
-    let missing = "Not answered: this run has no such cells";
     match claim.machine {
-        MachineClass::Any => missing.into(),
+        MachineClass::Any => "Not answered: this run has no such cells".into(),
         class => format!(
-            "{missing}. It takes {}; run it there with --for {}",
+            "Not answered here. It takes {}; run it there with --for {}",
             class.has(),
             class.name()
         ),

@@ -34,7 +34,7 @@ pub(in crate::report) fn section(paper: &Paper, findings: &Findings) -> Section 
 
 /// How many findings hold, in one sentence.
 fn summary(paper: &Paper, findings: &Findings) -> String {
-    let claims = paper.claim.iter();
+    let claims = paper.claim.iter().filter(|claim| !claim.ours);
     let judged: Vec<Judgement> = claims
         .map(|claim| ClaimCheck::of(claim, findings).judgement())
         .collect();

@@ -55,7 +55,17 @@ impl Claim {
             Deciding::Largest => ", best case",
             Deciding::Smallest => ", worst case",
         };
-        format!("{what}{which}: {}", self.limits(figure))
+        let ours = if self.is_limit_ours() { ", ours" } else { "" };
+        format!("{what}{which}: {}{ours}", self.limits(figure))
+    }
+
+    /// Whether the paper says it in words, so that a number had to be chosen here. None at all, most of it, and more or
+    /// less than the other follow from the words.
+    fn is_limit_ours(&self) -> bool {
+        let is_ratio = self.to.is_some() && self.by == Comparison::Ratio;
+        let follows = |limit: f64| limit == 0.0 || limit == if is_ratio { 1.0 } else { 0.5 };
+        let mut limits = [self.at_least, self.at_most].into_iter().flatten();
+        self.reported.is_empty() && !limits.all(follows)
     }
 
     fn limits(&self, figure: &str) -> String {
@@ -98,6 +108,27 @@ mod tests {
             "esplanade-x",
             &[("part", "sizes"), ("workers", "2")]
         ));
+    }
+
+    #[test]
+    fn a_limit_that_no_paper_gives_is_marked_as_ours() {
+        let claims = |study: &str| Paper::of(study).unwrap().claim;
+        let judged = |study: &str, beginning: &str| {
+            let mut claims = claims(study).into_iter();
+            let found = claims.find(|claim| claim.finding.starts_with(beginning));
+            found.unwrap().judged_by()
+        };
+        let ours = judged("iatrou-2009", "Plain IP saturates");
+        assert_eq!(ours, "`ideal_ratio`: at least 97.0 %, ours");
+        for (study, beginning) in [
+            ("iatrou-2009", "At 1 Gbit/s confidentiality"),
+            ("iatrou-2009", "Most of that time"),
+            ("iatrou-2009", "With them goodput is steadier"),
+            ("klassert-2010", "R3"),
+        ] {
+            let judged = judged(study, beginning);
+            assert!(!judged.ends_with("ours"), "{beginning}: {judged}");
+        }
     }
 
     #[test]

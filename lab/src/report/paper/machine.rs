@@ -2,6 +2,12 @@
 
 use serde::Deserialize;
 
+use crate::record::Provenance;
+use crate::testbed::REAL_MACHINES;
+
+/// From so many on; each gateway of the study of 2010 had sixteen.
+const MANY_PROCESSORS: usize = 8;
+
 /// A class of machines, by what they have that others lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,6 +43,15 @@ impl MachineClass {
         let mut all = Self::NAMES.iter();
         all.find(|(_, class)| *class == self)
             .map_or("", |(name, _)| name)
+    }
+
+    /// Whether the machine of a record is of this class. What its kernel has shows in what it measured.
+    pub fn includes(self, machine: &Provenance) -> bool {
+        match self {
+            MachineClass::Any | MachineClass::KernelIpsec => true,
+            MachineClass::ManyProcessors => machine.cpus >= MANY_PROCESSORS,
+            MachineClass::TwoHosts => machine.testbed.starts_with(REAL_MACHINES),
+        }
     }
 
     /// What such a machine has, for a sentence that begins with `it takes`.

@@ -93,6 +93,7 @@ fn claim() -> Claim {
     };
     Claim {
         place: "figure 1".into(),
+        ours: false,
         than: None,
         by: Comparison::Ratio,
         decides: Deciding::Every,
@@ -316,6 +317,140 @@ fn a_claim_that_this_machine_cannot_answer_says_which_can() {
 }
 
 #[test]
+fn a_machine_that_lacks_what_a_claim_takes_does_not_answer_it() {
+    let verdict = |class: MachineClass, cpus: usize, testbed: &str| {
+        let mut records = fixture::cell("plain", 0, &[], &[1e9; 3]);
+        records.extend(fixture::cell("esplanade-x", 1, &[], &[0.5e9; 3]));
+        for record in &mut records {
+            record.provenance.cpus = cpus;
+            record.provenance.testbed = testbed.into();
+        }
+        let claim = Claim {
+            machine: class,
+            ..claim()
+        };
+        ClaimCheck::of(&claim, &Findings::of(&records).unwrap()).verdict()
+    };
+    let (here, there) = ("in network namespaces", "real machines over SSH: left = a");
+    assert_eq!(verdict(MachineClass::Any, 2, here), "holds");
+    assert_eq!(verdict(MachineClass::KernelIpsec, 2, here), "holds");
+    assert_eq!(
+        verdict(MachineClass::ManyProcessors, 7, here),
+        "not measured"
+    );
+    assert_eq!(verdict(MachineClass::ManyProcessors, 8, here), "holds");
+    assert_eq!(verdict(MachineClass::TwoHosts, 8, here), "not measured");
+    assert_eq!(verdict(MachineClass::TwoHosts, 2, there), "holds");
+}
+
+#[test]
+fn softirq_is_compared_with_irq_only_where_the_kernel_counts_irq() {
+    let shown = |irq: f64| {
+        let mut records = fixture::cell("esplanade-x", 0, &[], &[1e9; 3]);
+        for record in &mut records {
+            if let crate::record::Outcome::Measured { readings, .. } = &mut record.outcome {
+                readings.insert("machine.softirq_s".into(), 0.3);
+                readings.insert("machine.irq_s".into(), irq);
+            }
+        }
+        let claim = Claim {
+            to: None,
+            figure: Some("machine.softirq_ratio".into()),
+            at_least: Some(0.5),
+            at_most: None,
+            ..claim()
+        };
+        ClaimCheck::of(&claim, &Findings::of(&records).unwrap()).verdict()
+    };
+    assert_eq!(shown(0.1), "holds");
+    assert_eq!(shown(0.6), "does not hold");
+    assert_eq!(shown(0.0), "not measured");
+}
+
+#[test]
+fn a_question_of_ours_is_no_finding_of_the_paper() {
+    let paper = Paper::of("klassert-2010").unwrap();
+    let records = fixture::cell("plain", 0, &[], &[1e9; 3]);
+    let page = section(&paper, &Findings::of(&records).unwrap())
+        .body
+        .html(&mut 0);
+    let ours = paper.claim.iter().filter(|claim| claim.ours).count();
+    let theirs = paper.claim.len() - ours;
+    assert!(ours > 0 && page.contains(&format!("Of {theirs} findings of the paper 0 hold")));
+}
+
+/// Contender and factors of the cells of a study as its records will have them: of all, or of those that are run for a
+/// claim where it takes another machine; on two real hosts where it takes these.
+fn cells(study: &str, preset: crate::spec::Preset, claim: &Claim) -> Vec<(String, Levels)> {
+    const HOSTS: &str = "[testbed.hosts.left]\nssh = \"ssh://a\"\nwan = \"eth1\"\n\
+        [testbed.hosts.right]\nssh = \"ssh://b\"\nwan = \"eth1\"\n";
+    let text = crate::study::find(study).unwrap().text;
+    let spec = match claim.machine {
+        MachineClass::TwoHosts => {
+            let joined = crate::spec::joined(text, HOSTS, "hosts.toml").unwrap();
+            crate::spec::Spec::read_for_hosts(&joined, study, Some(preset))
+        }
+        _ => crate::spec::Spec::read_as(text, study, Some(preset)),
+    };
+    let mut cases = spec
+        .unwrap()
+        .cases(&crate::spec::Programs::default())
+        .unwrap();
+    cases.retain(|case| claim.machine == MachineClass::Any || claim.needs(&case.id, &case.factors));
+    let cases = cases.into_iter().map(|case| {
+        let mut factors = case.contender.factors();
+        factors.extend(case.factors);
+        (case.id, factors)
+    });
+    cases.collect()
+}
+
+#[test]
+fn every_claim_has_its_cells_in_its_study_and_under_standard() {
+    use crate::spec::Preset;
+    let has = |(id, factors): &(String, Levels), levels: &Levels| {
+        levels.iter().all(|(name, level)| match name.as_str() {
+            "contender" => is_one_of(id, level),
+            name => is_one_of(factors.get(name).map_or("", String::as_str), level),
+        })
+    };
+    let beside = |here: &Levels, there: &Levels, levels: &Levels| {
+        let named = |name: &String| levels.contains_key(name);
+        let mut here = here.iter().filter(|(name, _)| !named(name));
+        here.all(|(name, level)| there.get(name).is_none_or(|other| other == level))
+    };
+    for (study, _) in PAPERS {
+        for claim in Paper::of(study).unwrap().claim {
+            for preset in [Preset::Standard, Preset::Faithful] {
+                let cells = cells(study, preset, &claim);
+                let than = claim.than.iter().flat_map(|than| [&than.of, &than.to]);
+                let others: Vec<&Levels> = claim.to.iter().chain(than).collect();
+                let answered = |cell: &&(String, Levels)| {
+                    has(cell, &claim.of)
+                        && others.iter().all(|levels| {
+                            let mut cells = cells.iter();
+                            cells.any(|other| {
+                                has(other, levels) && beside(&cell.1, &other.1, levels)
+                            })
+                        })
+                };
+                let found: Vec<_> = cells.iter().filter(answered).collect();
+                let parts = claim.of.get("part").map_or("", String::as_str);
+                for part in parts.split('|') {
+                    let mut found = found.iter();
+                    assert!(
+                        found.any(|(_, factors)| part.is_empty() || factors["part"] == part),
+                        "{study}, {}: no cell of `{part}` answers `{}`",
+                        preset.name(),
+                        claim.finding
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn the_arithmetic_of_a_shaper_in_front_of_the_tunnel_explains_the_printed_rates() {
     // AES-128-CBC with HMAC-MD5 in tunnel mode takes packets of 1438 bytes at MTU 1500: 1386 of them are user data.
     let (data, ethernet, framing) = (1386.0, 14.0, 4.0 + 8.0 + 12.0);
@@ -349,7 +484,8 @@ fn a_claim_may_name_cells_that_lack_a_factor() {
 fn soaked(loads: [f64; 2]) -> Vec<crate::record::Record> {
     let mut records = Vec::new();
     for (place, (rate, load)) in ["4", "100"].into_iter().zip(loads).enumerate() {
-        let factors = [("link.rate_mbit", rate), ("part", "tcp")];
+        let suite = ("suite", "aes-128-cbc-md5");
+        let factors = [("link.rate_mbit", rate), ("part", "tcp"), suite];
         records.extend(fixture::cell("esplanade-x", place, &factors, &[1e6; 2]));
         let readings = [("soaker.load_ratio", load)];
         let by = crate::meter::IntrusiveMeter::Soaker;

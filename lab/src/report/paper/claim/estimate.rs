@@ -120,6 +120,12 @@ fn computed(trial: &Record, name: &str) -> Option<f64> {
             let busy = 1.0 - state(trial, &["idle", "iowait"])?;
             Some(state(trial, &["irq", "softirq"])? / busy)
         }
+        // A kernel without interrupt accounting has no irq to compare with.
+        "machine.softirq_ratio" => {
+            let irq = state(trial, &["irq"]).filter(|irq| *irq > 0.0)?;
+            let softirq = state(trial, &["softirq"])?;
+            Some(softirq / (irq + softirq))
+        }
         name => figure(trial, name),
     }
 }
