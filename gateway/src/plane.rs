@@ -13,7 +13,9 @@ mod xfrm;
 
 pub(crate) use interface_id::interface_id;
 pub(crate) use kernel_alone::{serves, stays};
-pub(crate) use moving::{MoveWish, Mover, carry_out, refusal};
+pub(crate) use moving::{
+    KernelIvs, MoveWish, Mover, UsedIvs, association_name, carry_out, refusal,
+};
 pub(crate) use own::{Kernel, OwnPlane};
 pub(crate) use parting::Parting;
 pub(crate) use recorder::Recorder;

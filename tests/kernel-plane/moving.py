@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import socket
+import struct
 import threading
 import time
 from collections import Counter
@@ -13,9 +15,9 @@ from layers import text as layered
 from live_change import Stream
 from network.expect import expect
 from network.refuser import AND_KILL, ERRORS, KILL, Refuser
-from network.sites import AES_GCM, NETS, setkey_text
+from network.sites import AES_GCM, NETS, OUTER, setkey_text
 from network.timeout import slowed
-from network.wire import ESP, UDP
+from network.wire import ESP, IP4, UDP, Esp
 from planes import (AH, STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
                     seen_without_a_tunnel, states, words)
 from policies import Events
@@ -208,6 +210,56 @@ def refused():
         return f"{len(REFUSED)} gateways"
 
 
+def a_nonce_that_would_come_twice():
+    """The kernel's salt shows in the first packet that leaves by its association. Here that is a forged one, by which
+    the kernel's nonces would meet those of the user plane, and the association ends. Behind a true one it does nothing."""
+    if STAND_IN:
+        return
+    with PlaneSites("mv", left="user", right="user") as sites:
+        pairs = sites.pairs(IPV4)
+        wire = seen_without_a_tunnel(sites, pairs)
+        left, _ = (sites.start(name, keyed(name, AES_GCM, inner=IPV4)) for name in ("left", "right"))
+        wire.clear()
+        expect(all(pairs[0].pings()), "no ping on our own data plane")
+        sealed = next(esp for esp in map(Esp.find, wire.settle()) if esp and esp.spi == LEFT_SPI)
+        # What belongs to the first number.
+        met = int.from_bytes(sealed.frame[sealed.offset + 8:sealed.offset + 16], "big") - sealed.sequence + 1
+        move(left, "kernel", "--same-keys")
+        expect(all(pairs[0].pings()), "no ping on the kernel's plane")
+        time.sleep(slowed(1.5))
+        forge(left, met)
+        time.sleep(slowed(1.5))
+        expect(len(states(sites.left)) == 2 and all(pairs[0].pings()), "a packet behind the first one ended it")
+        move(left, "user", "--same-keys")
+        events = Events(left)
+        move(left, "kernel", "--same-keys")
+        forge(left, met)
+        deadline = time.monotonic() + slowed(10)
+        while len(states(sites.left)) == 2:
+            expect(time.monotonic() < deadline, f"it has not ended: {words(sites)}")
+            time.sleep(0.1)
+        expect([event["spi"] for event in events.all() if event["event"] == "sa-expired"] == ["0x00001001"],
+               f"{events.all()}")
+        wire.clear()
+        expect(not any(pairs[0].pings()), "pings come back")
+        expect(not canaries(wire.settle()), "in clear")
+        expect("a nonce again" in left.words(), left.words())
+
+
+FORGED_NUMBER, MET_NUMBER = 1 << 20, 1 << 21
+LEFT_SPI = 0x1001
+
+
+def forge(gateway, met):
+    """What the kernel would send whose nonce is `met` with another number."""
+    nonce = (met ^ MET_NUMBER ^ FORGED_NUMBER) % (1 << 64)
+    esp = struct.pack("!IIQ", LEFT_SPI, FORGED_NUMBER, nonce) + bytes(48)
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(esp), 0, 0, 64, ESP, 0,
+                         *(socket.inet_aton(address) for address in OUTER[4]))
+    with gateway.host.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(header + esp, ("wan", IP4, 0, 0, b"\xff" * 6))
+
+
 def killed_on_the_other_plane():
     """Killed after a move, started again with its own options: nothing in clear, it carries, and what the kernel has
     opened meanwhile is not opened again."""
@@ -362,6 +414,7 @@ LONG = {
         moved_under_traffic("kernel", simple(more="-o esn"), begin="kernel"),
     "moved ten times under traffic, without a replay window, beside user":
         moved_under_traffic("user", without_window(), is_lossless=False),
+    "a nonce that would come twice ends an association": a_nonce_that_would_come_twice,
     "killed after a move and started again": killed_on_the_other_plane,
     "writes of a move to the kernel that fail": writes_that_fail("kernel"),
     "writes of a move to user that fail": writes_that_fail("user"),

@@ -15,6 +15,7 @@
 //! verified, the next hop is looked up ([`NextHops`]). These packets bypass the host's firewall, its qdiscs and, when
 //! sent, a packet capture on the same host.
 
+mod departing;
 pub(super) mod egress;
 mod ethernet_header;
 mod filter;
@@ -27,6 +28,7 @@ pub(super) mod source;
 #[cfg(test)]
 mod tests;
 
+pub use departing::{DepartingEsp, EspBeginning, MAX_DEPARTING_SPIS};
 pub use filter::RingAddresses;
 pub use native_io::NativeIo;
 pub use next_hop::{NextHop, NextHops};

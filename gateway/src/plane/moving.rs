@@ -1,9 +1,11 @@
 //! Moving a running gateway from one plane to the other: the steps as a list, each undone if it or a later one fails,
 //! and what is refused before the first.
 
+mod nonces;
 mod refusal;
 
-pub(crate) use refusal::{MoveWish, refusal};
+pub(crate) use nonces::{KernelIvs, UsedIvs};
+pub(crate) use refusal::{MoveWish, association_name, refusal};
 
 use std::fmt::Display;
 

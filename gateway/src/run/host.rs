@@ -10,6 +10,7 @@ mod parked;
 mod passing_on;
 mod planning;
 mod rings;
+mod same_keys;
 mod side_by_side;
 mod surroundings;
 mod watch;
@@ -41,6 +42,7 @@ use ipsec::sa::SaConfig;
 use kernel_plane::KernelPlane;
 pub(super) use out_of_band::is_silent;
 use parked::SideBySide;
+use same_keys::SameKeys;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub(super) struct Host {
     side: Option<SideBySide>,
     /// What was carried on the other plane before a move.
     carried_before: Totals,
+    same_keys: SameKeys,
     plaintext: Plaintext,
     devices: Devices,
     sockets: Sockets,
@@ -117,6 +120,7 @@ impl Host {
             parting: None,
             side: None,
             carried_before: Totals::default(),
+            same_keys: SameKeys::default(),
             plaintext,
             devices,
             sockets,

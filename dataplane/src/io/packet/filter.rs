@@ -136,6 +136,29 @@ pub(super) fn for_router() -> Program {
     program
 }
 
+/// The program of a packet socket that reads from the network header on: ESP that leaves with one of these SPIs, native
+/// or in UDP. IPv4 with options is not looked at.
+pub(super) fn departing_esp(spis: &[u32]) -> Program {
+    let mut program = Program::default();
+    program.load(BYTE, ancillary(libc::SKF_AD_PKTTYPE));
+    program.unless(u32::from(libc::PACKET_OUTGOING), BpfVerdict::Reject);
+    program.load(HALF, ancillary(libc::SKF_AD_PROTOCOL));
+    let rest = program.branch(libc::ETH_P_IP as u32);
+    program.load(BYTE, 0);
+    program.unless(IPV4_WITHOUT_OPTIONS, BpfVerdict::Reject);
+    program.match_spis(9, 20, spis);
+    program.land(rest);
+    program.unless(libc::ETH_P_IPV6 as u32, BpfVerdict::Reject);
+    program.match_spis(6, 40, spis);
+    program
+}
+
+/// The first byte of such a header.
+const IPV4_WITHOUT_OPTIONS: u32 = 0x45;
+
+const UDP: u32 = 17;
+const UDP_HEADER_BYTES: u32 = 8;
+
 const WORD: u32 = libc::BPF_W;
 const HALF: u32 = libc::BPF_H;
 const BYTE: u32 = libc::BPF_B;
@@ -180,6 +203,24 @@ impl Program {
 
     fn load(&mut self, size: u32, at: u32) {
         self.put(libc::BPF_LD | size | libc::BPF_ABS, 0, 0, at);
+    }
+
+    /// Ends, and accepts ESP with one of these SPIs alone: the header's protocol is at `protocol_at`, what it carries
+    /// begins at `payload_at`.
+    fn match_spis(&mut self, protocol_at: u32, payload_at: u32, spis: &[u32]) {
+        for (protocol, spi_at) in [(ESP, payload_at), (UDP, payload_at + UDP_HEADER_BYTES)] {
+            self.load(BYTE, protocol_at);
+            let other = self.branch(protocol);
+            self.load(WORD, spi_at);
+            for spi in spis {
+                let next = self.branch(*spi);
+                self.end(BpfVerdict::Accept);
+                self.land(next);
+            }
+            self.end(BpfVerdict::Reject);
+            self.land(other);
+        }
+        self.end(BpfVerdict::Reject);
     }
 
     fn end(&mut self, verdict: BpfVerdict) {

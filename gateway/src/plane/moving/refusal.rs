@@ -23,7 +23,7 @@ pub(crate) fn refusal(snapshot: &Snapshot, wish: MoveWish, local: &[IpAddr]) -> 
     let mut sas = snapshot.sas().map(|sa| &sa.config);
     sas.find_map(|config| {
         let why = of_association(config, wish).or_else(|| of_ends(config, local));
-        why.map(|why| format!("{}: {why}", named(config)))
+        why.map(|why| format!("{}: {why}", association_name(config)))
     })
     .or_else(|| of_policies(snapshot, wish))
     .or_else(|| too_many_in_udp(snapshot))
@@ -92,7 +92,8 @@ fn of_association(config: &SaConfig, wish: MoveWish) -> Option<String> {
     })
 }
 
-fn named(config: &SaConfig) -> String {
+/// Its ends and SPI, for a sentence.
+pub(crate) fn association_name(config: &SaConfig) -> String {
     format!(
         "the association from {} to {} with SPI {}",
         config.source, config.id.destination, config.id.spi

@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use crate::failure::Failure;
-use crate::plane::{KernelNotice, KernelNotices};
+use crate::plane::{KernelNotice, KernelNotices, association_name};
 use crate::run::plane_choice::ChosenPlane;
 use ipsec::packet::{FragmentKind, Outline};
 use ipsec::policy::{Direction, Policy};
@@ -71,6 +71,23 @@ impl Gateway {
             }
         }
         if has_expired {
+            self.age();
+        }
+    }
+
+    /// Ends associations by which the kernel would use a nonce again under the same key.
+    pub(super) fn look_at_nonces(&mut self) {
+        let snapshot = self.snapshot();
+        let repeated = self.plane.kernel().repeated_nonces(&snapshot);
+        for (sa, number) in &repeated {
+            (self.warnings.warn())(&format!(
+                "{} ends: with sequence number {number} the kernel would use a nonce again under its key. Set new keys \
+                 on both sides",
+                association_name(&sa.config)
+            ));
+            sa.state.expire(true);
+        }
+        if !repeated.is_empty() {
             self.age();
         }
     }

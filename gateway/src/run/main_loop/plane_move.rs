@@ -31,6 +31,7 @@ impl Gateway {
         if to_kernel == self.chosen_plane.by_kernel {
             return Some(self.plane_status(false));
         }
+        self.look_at_nonces();
         let wish = MoveWish {
             to_kernel,
             same_keys: question.same_keys,
@@ -152,7 +153,9 @@ impl Gateway {
             ));
         }
         let local = self.plane.kernel().local();
-        if let Some(why) = refusal(snapshot, wish, local).or_else(|| stays(snapshot)) {
+        let refused = refusal(snapshot, wish, local).or_else(|| stays(snapshot));
+        let host = self.plane.kernel();
+        if let Some(why) = refused.or_else(|| host.nonces_refuse(snapshot, wish.to_kernel)) {
             return Some(why);
         }
         // A running gateway may make no network namespace for a trial: each step is undone if the kernel refuses it.

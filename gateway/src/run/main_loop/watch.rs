@@ -62,6 +62,7 @@ impl Gateway {
 
     pub(super) fn tick(&mut self) {
         self.forget_last_move();
+        self.look_at_nonces();
         self.read_kernel_counters_older_than(Duration::ZERO);
         self.age_and_look();
         self.check_rekey();

@@ -196,7 +196,9 @@ impl<'a> ToKernel<'a> {
 
     /// The kernel seals nothing by them before its policies are there.
     fn outbound(&mut self) -> Result<(), String> {
-        for sa in self.carried(false) {
+        let outbound = self.carried(false);
+        self.host.same_keys.watch(&outbound).map_err(text)?;
+        for sa in outbound {
             let start = sa.state.saved();
             self.databases()?.add_from(&sa, start).map_err(text)?;
         }
@@ -245,6 +247,7 @@ impl<'a> ToKernel<'a> {
             let more = self.paces.numbers_to_send(sa);
             let limit = sa.state.share_sending(&sa.config, more);
             self.databases()?.set_sent(sa, limit).map_err(text)?;
+            self.host.same_keys.begin_behind(&sa.config.id, limit);
         }
         Ok(held)
     }
@@ -325,6 +328,8 @@ impl Mover for ToKernel<'_> {
             Step::Outbound => {
                 let withdrawn = self.databases()?.withdraw(false, &snapshot);
                 self.own_what_the_kernel_has_not(false);
+                let outbound = self.carried(false);
+                self.host.same_keys.end(&outbound, &snapshot);
                 withdrawn.map_err(text)
             }
             Step::Leaving => {

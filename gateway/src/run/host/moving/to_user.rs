@@ -181,6 +181,20 @@ impl<'a> ToUser<'a> {
         databases.remove_leading(&snapshot).map_err(text)
     }
 
+    /// The associations that seal, of those that both planes carry for a moment.
+    fn sealing(&self) -> Vec<Arc<Sa>> {
+        let carried = KernelDatabases::to_carry(&self.context.snapshot, &self.host.local);
+        let sealing = carried.into_iter().filter(|(_, is_inbound)| !is_inbound);
+        sealing.map(|(sa, _)| sa).collect()
+    }
+
+    fn outbound(&mut self) -> Result<(), String> {
+        self.databases()?.end_sending().map_err(text)?;
+        let (sealing, snapshot) = (self.sealing(), Arc::clone(&self.context.snapshot));
+        self.host.same_keys.end(&sealing, &snapshot);
+        Ok(())
+    }
+
     /// With `in` and `fwd` policies that need not be applied, what our threads have opened passes beside what the
     /// kernel opens.
     fn policies(&mut self) -> Result<(), String> {
@@ -314,6 +328,10 @@ impl<'a> ToUser<'a> {
         for sa in snapshot.sas() {
             sa.state.own_all_numbers();
         }
+        let mut ended = self.sealing();
+        let databases = self.databases()?;
+        ended.retain(|sa| databases.sa(&sa.config.id).is_none());
+        self.host.same_keys.watch(&ended).map_err(text)?;
         let databases = self.databases()?;
         databases.put(&snapshot, &local, Vec::new()).map_err(text)
     }
@@ -329,7 +347,7 @@ impl Mover for ToUser<'_> {
             Step::Device => self.device(),
             Step::Barriers => self.host.cross(&snapshot, both, true).map_err(text),
             Step::Leaving => self.leaving(),
-            Step::Outbound => self.databases()?.end_sending().map_err(text),
+            Step::Outbound => self.outbound(),
             Step::Sockets => self.open_sockets(),
             Step::Inbound => self.inbound(),
             Step::Policies => self.policies(),
