@@ -212,7 +212,8 @@ def refused():
 
 def a_nonce_that_would_come_twice():
     """The kernel's salt shows in the first packet that leaves by its association. Here that is a forged one, by which
-    the kernel's nonces would meet those of the user plane, and the association ends. Behind a true one it does nothing."""
+    the kernel's nonces would meet those of the user plane, and the association ends. Behind a true one it does
+    nothing."""
     if STAND_IN:
         return
     with PlaneSites("mv", left="user", right="user") as sites:

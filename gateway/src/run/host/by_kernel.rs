@@ -43,6 +43,21 @@ impl Host {
         plane.map_or(0, |plane| plane.databases.port())
     }
 
+    /// Associations by which the kernel would use a nonce of our own data plane again, or one of its own from before,
+    /// each with the sequence number by which it would.
+    pub(in crate::run) fn repeated_nonces(&mut self, snapshot: &Snapshot) -> Vec<(Arc<Sa>, u64)> {
+        self.same_keys.look(snapshot)
+    }
+
+    /// Why associations cannot move once more under the same key.
+    pub(in crate::run) fn nonces_refuse(
+        &self,
+        snapshot: &Snapshot,
+        to_kernel: bool,
+    ) -> Option<String> {
+        self.same_keys.refusal(snapshot, to_kernel)
+    }
+
     /// The policy that a notification of the kernel names.
     pub(in crate::run) fn kernels_policy(&self, index: u32) -> Option<Arc<Policy>> {
         self.kernel_plane.as_ref()?.databases.policy_of_index(index)

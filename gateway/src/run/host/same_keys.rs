@@ -1,7 +1,6 @@
 //! Associations with counter nonces that both planes use under one key (`plane move --same-keys`): what each has used,
 //! and whether a nonce would come twice. The kernel does not tell its salt: the first packet that it seals does.
 
-use super::Host;
 use crate::plane::{KernelIvs, UsedIvs, association_name};
 use dataplane::io::packet::{DepartingEsp, EspBeginning, MAX_DEPARTING_SPIS};
 use ipsec::database::Snapshot;
@@ -184,23 +183,6 @@ fn whole_number(low: u32, sent: u64, is_extended: bool) -> u64 {
     match is_extended && number <= sent {
         true => number.saturating_add(1 << 32),
         false => number,
-    }
-}
-
-impl Host {
-    /// Associations by which the kernel would use a nonce of our own data plane again, or one of its own from before,
-    /// each with the sequence number by which it would.
-    pub(in crate::run) fn repeated_nonces(&mut self, snapshot: &Snapshot) -> Vec<(Arc<Sa>, u64)> {
-        self.same_keys.look(snapshot)
-    }
-
-    /// Why associations cannot move once more under the same key.
-    pub(in crate::run) fn nonces_refuse(
-        &self,
-        snapshot: &Snapshot,
-        to_kernel: bool,
-    ) -> Option<String> {
-        self.same_keys.refusal(snapshot, to_kernel)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Associations and policies that the kernel is to have no more. What it has sent and opened by an association until the
-//! very moment of its deletion, its notification of that says.
+//! Associations and policies that the kernel is to have no more. What it has sent and opened by an association until
+//! the very moment of its deletion, its notification of that says.
 
 use super::super::association;
 use super::super::last_states::LastStates;

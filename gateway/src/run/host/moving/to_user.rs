@@ -7,6 +7,8 @@
 //!
 //! Our threads start when both are done.
 
+mod associations;
+
 use super::super::Host;
 use super::super::crossing::{MoveContext, text};
 use super::super::kernel_plane::KernelPlane;
@@ -18,14 +20,8 @@ use crate::run::forward::Plaintext;
 use crate::run::sockets::{self, Divided, Sockets};
 use dataplane::Totals;
 use ipsec::policy::Direction;
-use ipsec::sa::Sa;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long copies of what the kernel has opened without a replay window may wait for our threads: meanwhile these open
-/// nothing of such associations.
-const MAX_COPIES_TIME: Duration = Duration::from_millis(300);
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
 const EVERY: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
@@ -181,20 +177,6 @@ impl<'a> ToUser<'a> {
         databases.remove_leading(&snapshot).map_err(text)
     }
 
-    /// The associations that seal, of those that both planes carry for a moment.
-    fn sealing(&self) -> Vec<Arc<Sa>> {
-        let carried = KernelDatabases::to_carry(&self.context.snapshot, &self.host.local);
-        let sealing = carried.into_iter().filter(|(_, is_inbound)| !is_inbound);
-        sealing.map(|(sa, _)| sa).collect()
-    }
-
-    fn outbound(&mut self) -> Result<(), String> {
-        self.databases()?.end_sending().map_err(text)?;
-        let (sealing, snapshot) = (self.sealing(), Arc::clone(&self.context.snapshot));
-        self.host.same_keys.end(&sealing, &snapshot);
-        Ok(())
-    }
-
     /// With `in` and `fwd` policies that need not be applied, what our threads have opened passes beside what the
     /// kernel opens.
     fn policies(&mut self) -> Result<(), String> {
@@ -244,19 +226,6 @@ impl<'a> ToUser<'a> {
         divided.give_all(false).map_err(text)
     }
 
-    fn inbound(&mut self) -> Result<(), String> {
-        let before = self.host.totals().inbound;
-        let snapshot = Arc::clone(&self.context.snapshot);
-        self.databases()?.end_opening(&snapshot).map_err(text)?;
-        // What has come since for associations that had ended waits in our sockets: the kernel's drop is none.
-        let mut carried = self.host.totals();
-        let inbound = &mut carried.inbound;
-        inbound.drops = before.drops;
-        inbound.arrived = inbound.packets + inbound.drops.iter().sum::<u64>();
-        self.carried = carried;
-        Ok(())
-    }
-
     /// The threads begin with what waits.
     fn start(&mut self) -> Result<(), String> {
         let plaintext = self.plaintext.take().ok_or("there is no TUN device")?;
@@ -270,20 +239,6 @@ impl<'a> ToUser<'a> {
         let hook = Arc::clone(&self.context.hook);
         host.start(databases, hook).map_err(text)?;
         self.open_without_window()
-    }
-
-    /// Without a replay window nothing tells copies of what the kernel has opened from what has come since: all that
-    /// waits is dropped.
-    fn open_without_window(&self) -> Result<(), String> {
-        let sas = self.context.snapshot.sas();
-        let is_without = |sa: &&Arc<Sa>| sa.config.replay_window == 0 && !sa.config.is_negotiated;
-        let mut sas = sas.filter(is_without).peekable();
-        if sas.peek().is_some() {
-            let quiet = self.host.quiet(Direction::In, MAX_COPIES_TIME);
-            sas.for_each(|sa| sa.state.own_all_numbers());
-            quiet.map(drop).map_err(text)?;
-        }
-        Ok(())
     }
 
     /// Also of associations that it should have lost before, when that was refused.
@@ -321,19 +276,6 @@ impl<'a> ToUser<'a> {
             host.kernel_plane = Some(kernel);
         }
         self.plaintext = Some(std::mem::replace(&mut host.plaintext, Plaintext::Kernel));
-    }
-
-    fn put_back_associations(&mut self) -> Result<(), String> {
-        let (snapshot, local) = (Arc::clone(&self.context.snapshot), self.host.local.clone());
-        for sa in snapshot.sas() {
-            sa.state.own_all_numbers();
-        }
-        let mut ended = self.sealing();
-        let databases = self.databases()?;
-        ended.retain(|sa| databases.sa(&sa.config.id).is_none());
-        self.host.same_keys.watch(&ended).map_err(text)?;
-        let databases = self.databases()?;
-        databases.put(&snapshot, &local, Vec::new()).map_err(text)
     }
 }
 
