@@ -10,6 +10,7 @@ from attributes import (IPTFS, INBOUND, OFFLOAD, OUTBOUND, PACKET_SIZE, REORDER_
 from network.expect import expect
 from network.sites import AES_GCM, MACS, setkey_text
 from network.wire import ESP, Esp
+from moving import move
 from planes import ETHTOOL_SGRO, STAND_IN, PlaneSites, carried, seen_without_a_tunnel, set_feature, states
 from refusing import refused, with_option
 from shown import shows
@@ -212,10 +213,10 @@ NO_CARD = {
 IPTFS_CASE = {pair: aggregates(*pair) if HAS_IPTFS or STAND_IN else refused(NO_IPTFS)
               for pair in (("kernel", "user"), ("kernel", "kernel"))}
 CPU_CASE = {right: one_for_a_processor(right) if HAS_CPUS else refused(NO_CPUS) for right in ("user", "kernel")}
-def gro_of_esp_in_udp(family, options=()):
+def gro_of_esp_in_udp(family, options=(), begin="kernel"):
     """What the receive offload of the kernel takes passes no hook of nftables in UDP: before Linux 6.9 all does."""
     def test():
-        with PlaneSites("xg") as sites:
+        with PlaneSites("xg", right=begin) as sites:
             pairs = sites.pairs((family,))
             for name in ("left", "right"):
                 sites.start(name, setkey_text(name, inner=(family,), outer=family), options)
@@ -225,6 +226,8 @@ def gro_of_esp_in_udp(family, options=()):
                 nft 'add rule inet seen arriving udp dport 4500 counter'""")
             if STAND_IN:
                 return None
+            if begin == "user":
+                move(sites.gateways["right"], "kernel", "--same-keys")
             off = passing_the_hook(sites, pairs)
             set_feature(sites.right, "wan", ETHTOOL_SGRO, True)
             on = passing_the_hook(sites, pairs)
@@ -263,6 +266,7 @@ LONG = {
     "IPTFS or its refusal, kernel and kernel": IPTFS_CASE["kernel", "kernel"],
     "an association for one processor or its refusal, kernel and kernel": CPU_CASE["kernel"],
     "ESP in UDP over IPv6 is taken by GRO where the kernel does it": gro_of_esp_in_udp(6),
+    "ESP in UDP over IPv4 is taken by GRO after a move to the kernel": gro_of_esp_in_udp(4, begin="user"),
     "ESP in UDP is not taken by GRO with --no-offloads": gro_of_esp_in_udp(4, ("--no-offloads",)),
     "a processor that is not there is refused before anything changes":
         refused(NO_PROCESSOR if HAS_CPUS else NO_CPUS),
