@@ -207,10 +207,14 @@ impl KernelDatabases {
 
     /// Takes over what the kernel reports of one association.
     pub(crate) fn observe(&mut self, id: &SaId, message: &ModifyMessage) {
+        self.observe_numbers(id, message, counters::read(message));
+    }
+
+    /// The same with other numbers than the message has.
+    fn observe_numbers(&mut self, id: &SaId, message: &ModifyMessage, now: SavedCounters) {
         let Some(held) = self.sas.get_mut(id) else {
             return;
         };
-        let now = counters::read(message);
         let (config, state) = (&held.sa.config, &held.sa.state);
         state.observe(
             config,
@@ -324,8 +328,11 @@ impl KernelDatabases {
         }
         let seen = counters::read(message);
         let known = sa.state.saved();
-        // A gateway that died while it moved may have had the numbers above, which the kernel does not know of.
-        if seen.edge < known.edge || seen.packets == 0 && seen.sent < known.sent {
+        // A gateway that died while it moved may have used numbers of which the kernel does not know.
+        let direction = self.direction(sa);
+        let opens = direction != Some(SaDirection::Outbound) && sa.config.replay_window > 0;
+        let seals = direction != Some(SaDirection::Inbound) && seen.packets == 0;
+        if opens && seen.edge < known.edge || seals && seen.sent < known.sent {
             self.delete_and_learn(sa)?;
             return Ok(false);
         }

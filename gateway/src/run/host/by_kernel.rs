@@ -134,13 +134,13 @@ impl Host {
     /// that could not be undone whole: our threads go on behind the kernel's numbers. The drop rules are in place when
     /// this is called, and at a start the threads have not begun yet.
     pub(super) fn remove_left_in_kernel(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        if std::mem::replace(&mut self.has_cleared_kernel, true) || self.is_by_kernel() {
-            return Ok(());
+        if !self.has_cleared_kernel && !self.is_by_kernel() {
+            // A kernel without XFRM has nothing.
+            if let Ok(mut left) = KernelDatabases::open(self.installed.site()) {
+                left.remove_what_is_left(snapshot, &self.local)?;
+            }
         }
-        // A kernel without XFRM has nothing.
-        match KernelDatabases::open(self.installed.site()) {
-            Ok(mut left) => left.remove_what_is_left(snapshot, &self.local),
-            Err(_) => Ok(()),
-        }
+        self.has_cleared_kernel = true;
+        Ok(())
     }
 }

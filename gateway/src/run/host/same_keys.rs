@@ -1,11 +1,11 @@
 //! Associations with counter nonces that both planes use under one key (`plane move --same-keys`): what each has used,
-//! and whether a nonce would come twice. The kernel does not tell its salt: the first packet that it seals does.
+//! and whether a nonce would come twice. The kernel does not tell its salt: a packet that it has sealed does.
 
 use crate::plane::{KernelIvs, UsedIvs, association_name};
 use dataplane::io::packet::{DepartingEsp, EspBeginning, MAX_DEPARTING_SPIS};
 use ipsec::database::Snapshot;
 use ipsec::sa::{Protocol, Sa, SaConfig, SaId, SequenceNumber};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -14,6 +14,9 @@ const MAX_NUMBERS_AHEAD: u64 = 1 << 40;
 
 /// Numbers that the kernel may use between a look at its counters and its end.
 const MAX_NUMBERS_SINCE_READ: u64 = 1 << 24;
+
+/// After so many looks, one a second, at which an association had sent nothing it is not watched until it sends again.
+const MAX_IDLE_LOOKS: u32 = 10;
 
 /// How often an association may have been the kernel's: each time is remembered.
 const MAX_TIMES_IN_KERNEL: usize = 10_000;
@@ -25,14 +28,23 @@ pub(super) struct SameKeys {
     /// Salts of the kernel's associations, once known.
     salts: HashMap<SaId, u64>,
     /// Associations of the kernel whose salt is not known yet.
-    waiting: HashSet<SaId>,
-    /// Present while there are some.
+    waiting: HashMap<SaId, Unknown>,
+    /// Present while some of them are in use.
     tap: Option<DepartingEsp>,
 }
 
+/// One whose salt is not known.
+#[derive(Clone, Copy)]
+struct Unknown {
+    /// The last number that it had sent at the last look.
+    sent: u64,
+    /// How many looks ago that was another one, or the kernel got it.
+    idle_looks: u32,
+}
+
 impl SameKeys {
-    /// The kernel is about to get these associations. What leaves by them is looked at from now on.
-    pub(super) fn watch(&mut self, sas: &[Arc<Sa>]) -> io::Result<()> {
+    /// The kernel is about to get these associations, and seals nothing by them before [`SameKeys::begin_behind`].
+    pub(super) fn watch(&mut self, sas: &[Arc<Sa>]) {
         for sa in sas.iter().filter(|sa| is_watched(&sa.config)) {
             let id = sa.config.id;
             let start = sa.state.counter_iv(SequenceNumber(0));
@@ -46,12 +58,12 @@ impl SameKeys {
             };
             self.used.insert(id, used);
             self.salts.remove(&id);
-            self.waiting.insert(id);
+            let unknown = Unknown {
+                sent,
+                idle_looks: 0,
+            };
+            self.waiting.insert(id, unknown);
         }
-        if !self.waiting.is_empty() {
-            self.tap = Some(DepartingEsp::open(&self.spis())?);
-        }
-        Ok(())
     }
 
     /// The kernel's numbers of one begin behind this one.
@@ -61,34 +73,65 @@ impl SameKeys {
         }
     }
 
-    /// Reads what has left. Associations by which a nonce would come twice, with the number by which it would, are
+    /// What leaves by associations whose salt is not known is seen from now on.
+    pub(super) fn look_from_now(&mut self) -> io::Result<()> {
+        self.see(self.waiting.keys().copied().collect())
+    }
+
+    /// Sees what leaves by these, as many of them as can be watched at a time; none ends it.
+    fn see(&mut self, ids: Vec<SaId>) -> io::Result<()> {
+        let spis = ids.iter().map(|id| id.spi.get());
+        let spis: Vec<_> = spis.take(MAX_DEPARTING_SPIS).collect();
+        self.tap = match (self.tap.take(), spis.is_empty()) {
+            (_, true) => None,
+            (Some(tap), false) => tap.narrow(&spis).map(|()| Some(tap))?,
+            (None, false) => Some(DepartingEsp::open(&spis)?),
+        };
+        Ok(())
+    }
+
+    /// Reads what has left, and sees what leaves from now on by those that are in use: without them the host need not
+    /// copy its packets. Associations by which a nonce would come twice, with the number by which it would, are
     /// returned.
     pub(super) fn look(&mut self, snapshot: &Snapshot) -> Vec<(Arc<Sa>, u64)> {
+        if self.used.is_empty() {
+            return Vec::new();
+        }
         let mut repeated = Vec::new();
-        let before = self.waiting.len();
         while let Some(beginning) = self.tap.as_ref().and_then(DepartingEsp::next) {
             repeated.extend(self.learn(&beginning, snapshot));
         }
+        let mut in_use = Vec::new();
+        self.waiting.retain(|id, unknown| {
+            let Some(sent) = sent(snapshot, id) else {
+                return false;
+            };
+            unknown.idle_looks = match sent == unknown.sent {
+                true => unknown.idle_looks.saturating_add(1),
+                false => 0,
+            };
+            unknown.sent = sent;
+            if unknown.idle_looks < MAX_IDLE_LOOKS {
+                in_use.push(*id);
+            }
+            true
+        });
         let is_there = |id: &SaId| snapshot.find(id).is_some();
-        self.waiting.retain(is_there);
         self.used.retain(|id, _| is_there(id));
         self.salts.retain(|id, _| is_there(id));
-        if self.waiting.is_empty() {
-            self.tap = None;
-        } else if let Some(tap) = self.tap.as_ref().filter(|_| self.waiting.len() < before) {
-            // Should that be refused, what is not waited for is passed over.
-            let _ = tap.narrow(&self.spis());
-        }
+        // Where that is refused it is tried again with the next look.
+        let _ = self.see(in_use);
         repeated
     }
 
     fn learn(&mut self, beginning: &EspBeginning, snapshot: &Snapshot) -> Option<(Arc<Sa>, u64)> {
         let is_it =
             |id: &&SaId| (id.destination, id.spi.get()) == (beginning.destination, beginning.spi);
-        let id = self.waiting.iter().find(is_it).copied()?;
+        let id = self.waiting.keys().find(is_it).copied()?;
         let sa = snapshot.sas().find(|sa| sa.config.id == id)?;
         let used = self.used.get(&id)?;
-        let number = whole_number(beginning.sequence, used.sent, sa.config.esn);
+        // Below that it is a packet of our own data plane.
+        let number = number_above(used.sent, beginning.sequence, sa.config.esn)?;
         self.waiting.remove(&id);
         let salt = beginning.iv ^ number;
         self.salts.insert(id, salt);
@@ -112,22 +155,12 @@ impl SameKeys {
                 });
             }
         }
-        if self.waiting.is_empty() {
-            self.tap = None;
-        }
     }
 
     /// Why one of these associations cannot move once more under the same key, if that is so.
     pub(super) fn refusal(&self, snapshot: &Snapshot, to_kernel: bool) -> Option<String> {
-        let watched = snapshot.sas().filter(|sa| is_watched(&sa.config));
-        let watched: Vec<_> = watched.collect();
-        // Half of them are inbound.
-        if watched.len() / 2 > MAX_DEPARTING_SPIS {
-            return Some(format!(
-                "--same-keys can watch the nonces of {MAX_DEPARTING_SPIS} outbound associations, and there are more"
-            ));
-        }
-        watched.into_iter().find_map(|sa| {
+        let mut watched = snapshot.sas().filter(|sa| is_watched(&sa.config));
+        watched.find_map(|sa| {
             let id = sa.config.id;
             let used = self.used.get(&id)?;
             let why = match used.by_kernel.len() >= MAX_TIMES_IN_KERNEL {
@@ -159,10 +192,6 @@ impl SameKeys {
         let repeated = used.repeated_by_user(last.saturating_add(1));
         repeated.filter(|repeated| is_near(*repeated, last, &sa.config))
     }
-
-    fn spis(&self) -> Vec<u32> {
-        self.waiting.iter().map(|id| id.spi.get()).collect()
-    }
 }
 
 /// Keys of IKE are never on both planes.
@@ -177,13 +206,20 @@ fn is_near(repeated: u64, sent: u64, config: &SaConfig) -> bool {
             .min(sent.saturating_add(MAX_NUMBERS_AHEAD))
 }
 
-/// The number whose lower half travels, of one that is above `sent`.
-fn whole_number(low: u32, sent: u64, is_extended: bool) -> u64 {
-    let number = sent & !u64::from(u32::MAX) | u64::from(low);
-    match is_extended && number <= sent {
-        true => number.saturating_add(1 << 32),
-        false => number,
+/// The number whose lower half travels, if it is above `sent`: of extended ones the one that is nearest to that.
+fn number_above(sent: u64, low: u32, is_extended: bool) -> Option<u64> {
+    if !is_extended {
+        return Some(low.into()).filter(|number| *number > sent);
     }
+    let ahead = low.wrapping_sub(sent as u32);
+    let is_ahead = ahead > 0 && ahead < 1 << 31;
+    is_ahead.then(|| sent.wrapping_add(ahead.into()))
+}
+
+/// The last number sent by an association.
+fn sent(snapshot: &Snapshot, id: &SaId) -> Option<u64> {
+    let place = snapshot.find(id)?;
+    Some(snapshot.sa(place).state.saved().sent)
 }
 
 #[cfg(test)]
@@ -191,9 +227,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_number_of_our_own_data_plane_tells_no_salt() {
+        for is_extended in [false, true] {
+            for low in [3, 5] {
+                assert_eq!(number_above(5, low, is_extended), None, "{low}");
+            }
+            assert_eq!(number_above(5, 7, is_extended), Some(7));
+        }
+    }
+
+    #[test]
     fn the_upper_half_of_an_extended_number_follows_from_what_was_sent() {
-        assert_eq!(whole_number(7, 5, false), 7);
-        assert_eq!(whole_number(7, 0x1_0000_0005, true), 0x1_0000_0007);
-        assert_eq!(whole_number(3, 0x1_ffff_fff0, true), 0x2_0000_0003);
+        let sent = 0x1_ffff_fff0;
+        assert_eq!(number_above(sent, 0xffff_fff8, true), Some(0x1_ffff_fff8));
+        assert_eq!(number_above(sent, 3, true), Some(0x2_0000_0003));
+        assert_eq!(number_above(sent, 0xffff_ffe0, true), None);
     }
 }

@@ -84,6 +84,8 @@ impl Gateway {
         self.coalesce_ike(false);
         if let Err(why) = self.plane.kernel().move_plane(wish.to_kernel, context) {
             self.coalesce_ike(true);
+            // What the undo could not take away is tried again.
+            self.refresh();
             return Err(format!(
                 "not moved to the {to} plane; the plane is the one that it was: {why}"
             ));

@@ -62,19 +62,20 @@ impl SaState {
         if config.replay_window == 0 {
             return self.leave_all_numbers();
         }
+        // Up to what was given to it the other engine has opened nothing.
+        let last = if last > given { last } else { 0 };
         let mut counters = self.counters();
         counters.share = Share {
             opened_elsewhere: last,
             ..Share::EVERYTHING
         };
         let own = &counters.window;
-        if last >= own.top() {
-            let is_known = |number| match number <= given {
-                true => own.check(SequenceNumber(number)).is_err(),
-                false => is_seen(number),
-            };
-            counters.window = ReplayWindow::with_seen(last, config.replay_window, is_known);
-        }
+        let is_known = |number| {
+            let by_other = number > given && number <= last && is_seen(number);
+            by_other || own.check(SequenceNumber(number)).is_err()
+        };
+        let top = last.max(own.top());
+        counters.window = ReplayWindow::with_seen(top, config.replay_window, is_known);
     }
 }
 
@@ -172,6 +173,32 @@ mod tests {
         // The other engine has everything up to 10 marked, and has opened 12.
         state.take_over_window(&config, 10, 12, |number| number != 11);
         for (number, is_opened) in [(7, false), (9, true), (10, false), (11, true), (12, false)] {
+            let checked = state.precheck(&config, number);
+            assert_eq!(checked.is_ok(), is_opened, "{number}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_were_only_given_are_still_opened() {
+        let (config, state) = state();
+        state.admit(&config, SequenceNumber(10), 1, 1).unwrap();
+        // The other engine has everything up to 74 marked, and has opened nothing.
+        state.take_over_window(&config, 74, 74, |_| true);
+        assert_eq!(state.saved().edge, 10);
+        for (number, is_opened) in [(9, true), (10, false), (11, true), (74, true)] {
+            let checked = state.precheck(&config, number);
+            assert_eq!(checked.is_ok(), is_opened, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_the_other_engine_has_opened_below_our_own_last_number_is_known_too() {
+        let (config, state) = state();
+        for number in [10, 20] {
+            state.admit(&config, SequenceNumber(number), 1, 1).unwrap();
+        }
+        state.take_over_window(&config, 10, 19, |number| number == 19);
+        for (number, is_opened) in [(18, true), (19, false), (20, false), (21, true)] {
             let checked = state.precheck(&config, number);
             assert_eq!(checked.is_ok(), is_opened, "{number}");
         }

@@ -113,23 +113,27 @@ impl KernelDatabases {
         let message = ZeroizingMessage::new(XfrmMessage::NewAsyncEvent(message));
         self.kernel
             .replace(&message)
-            .map_err(|refusal| about_sa(&sa.config.id, &refusal))?;
-        self.check_sent(sa, sent)
+            .map_err(|refusal| about_sa(&sa.config.id, &refusal))
     }
 
-    /// The kernel says yes also to numbers that it does not take.
-    fn check_sent(&mut self, sa: &Sa, wanted: u64) -> io::Result<()> {
-        let id = &sa.config.id;
-        let found = self.find(id)?;
-        let found = found.as_ref().and_then(sa_of);
-        match found.map_or(0, |(_, message)| counters::read(message).sent) {
-            sent if sent >= wanted => Ok(()),
-            sent => Err(io::Error::other(format!(
-                "the kernel would send by SPI {} from {} on, where {wanted} numbers are used",
-                id.spi,
-                sent + 1
-            ))),
+    /// Whether the kernel begins behind these numbers: it says yes also to those that it does not take.
+    pub(crate) fn check_sent(&mut self, wanted: &HashMap<SaId, u64>) -> io::Result<()> {
+        let listed = self.list_sas()?;
+        let listed = listed.iter().filter_map(sa_of);
+        let there: HashMap<_, _> = listed
+            .map(|(id, message)| (id, counters::read(message).sent))
+            .collect();
+        for (id, wanted) in wanted {
+            let sent = there.get(id).copied().unwrap_or_default();
+            if sent < *wanted {
+                return Err(io::Error::other(format!(
+                    "the kernel would send by SPI {} from {} on, where {wanted} numbers are used",
+                    id.spi,
+                    sent + 1
+                )));
+            }
         }
+        Ok(())
     }
 
     /// From now on the kernel alone counts associations that both planes have carried: what was counted of them before
@@ -203,7 +207,10 @@ impl KernelDatabases {
         let seen = replay_of(&message.nlas);
         let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
         sa.state.take_over_window(&sa.config, given, edge, is_seen);
-        self.observe(id, message);
+        // Numbers that were only given to the kernel are not used by that.
+        let mut numbers = counters::read(message);
+        numbers.edge = numbers.edge.min(sa.state.saved().edge);
+        self.observe_numbers(id, message, numbers);
         self.sas.remove(id);
         Ok(())
     }
@@ -211,6 +218,7 @@ impl KernelDatabases {
     /// Removes the associations that were added for a move, inbound or outbound ones. What the kernel has used of them
     /// is used for ever. One that it refuses to delete keeps the numbers that it has; the first refusal is returned.
     pub(crate) fn withdraw(&mut self, is_inbound: bool, snapshot: &Snapshot) -> io::Result<()> {
+        let mut last = LastStates::listen()?;
         let mut outcome = Ok(());
         for id in outermost_first(self.ids(is_inbound), snapshot) {
             let Some(held) = self.sas.get_mut(&id) else {
@@ -218,7 +226,10 @@ impl KernelDatabases {
             };
             held.before = before_now(held);
             let sa = Arc::clone(&held.sa);
-            let removed = self.remove_sa(&id);
+            let removed = match is_inbound {
+                true => self.end_opening_of(&id, &mut last),
+                false => self.remove_sa(&id),
+            };
             if removed.is_ok() {
                 sa.state.own_all_numbers();
             }

@@ -26,7 +26,7 @@ impl KernelDatabases {
     }
 
     /// Removes everything that an earlier gateway of this site has left. Associations that the snapshot has too go on
-    /// behind its numbers; `local` are this host's addresses.
+    /// behind its numbers, and have all of them from then on; `local` are this host's addresses.
     pub(crate) fn remove_what_is_left(
         &mut self,
         snapshot: &Snapshot,
@@ -40,10 +40,12 @@ impl KernelDatabases {
             let Some(sa) = snapshot.find(&id).map(|place| snapshot.sa(place)) else {
                 continue;
             };
-            if is_the_same(message, &sa.config, self.direction(sa)) {
-                self.delete_and_learn(sa)?;
-                self.left.remove(&id);
+            match is_the_same(message, &sa.config, self.direction(sa)) {
+                true => self.delete_and_learn(sa)?,
+                false => self.delete(&id)?,
             }
+            self.left.remove(&id);
+            sa.state.own_all_numbers();
         }
         self.remove_all()
     }

@@ -26,6 +26,7 @@ use dataplane::DataPlane;
 use dataplane::pipeline::hold::Held;
 use ipsec::policy::Direction;
 use ipsec::sa::Sa;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -197,7 +198,7 @@ impl<'a> ToKernel<'a> {
     /// The kernel seals nothing by them before its policies are there.
     fn outbound(&mut self) -> Result<(), String> {
         let outbound = self.carried(false);
-        self.host.same_keys.watch(&outbound).map_err(text)?;
+        self.host.same_keys.watch(&outbound);
         for sa in outbound {
             let start = sa.state.saved();
             self.databases()?.add_from(&sa, start).map_err(text)?;
@@ -234,6 +235,7 @@ impl<'a> ToKernel<'a> {
         drop(held);
         // What came after the last look is sealed before this thread does more work.
         self.host.drain().map_err(text)?;
+        self.host.same_keys.look_from_now().map_err(text)?;
         let both = Planes::Both { kernel_opens: true };
         self.host.cross(&snapshot, both, true).map_err(text)
     }
@@ -243,11 +245,16 @@ impl<'a> ToKernel<'a> {
     fn share_numbers(&mut self, until: Instant) -> Result<Option<Held>, String> {
         let left = until.saturating_duration_since(Instant::now());
         let held = self.host.quiet(Direction::Out, left).map_err(text)?;
+        let mut limits = HashMap::new();
         for sa in self.carried(false).iter().filter(|sa| has_numbers(sa)) {
             let more = self.paces.numbers_to_send(sa);
             let limit = sa.state.share_sending(&sa.config, more);
             self.databases()?.set_sent(sa, limit).map_err(text)?;
             self.host.same_keys.begin_behind(&sa.config.id, limit);
+            limits.insert(sa.config.id, limit);
+        }
+        if !limits.is_empty() {
+            self.databases()?.check_sent(&limits).map_err(text)?;
         }
         Ok(held)
     }

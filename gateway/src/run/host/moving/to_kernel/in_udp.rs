@@ -149,7 +149,7 @@ impl ToKernel<'_> {
         divided.give_all(true).map_err(text)?;
         let needs = sockets::needs(&self.context.snapshot, &self.host.local);
         sockets.bind(&needs).map_err(text)?;
-        sockets.end_coalescing();
+        sockets.leave_gro_to_the_kernel();
         divided.give_all(false).map_err(text)
     }
 

@@ -62,8 +62,9 @@ impl ToUser<'_> {
         let mut ended = self.sealing();
         let databases = self.databases()?;
         ended.retain(|sa| databases.sa(&sa.config.id).is_none());
-        let watched = self.host.same_keys.watch(&ended);
+        self.host.same_keys.watch(&ended);
         let put = self.databases()?.put(&snapshot, &local, Vec::new());
+        let watched = self.host.same_keys.look_from_now();
         put.and(watched).map_err(text)
     }
 }
