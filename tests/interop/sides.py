@@ -127,6 +127,10 @@ class KernelSide:
         forged = counts.pop("XfrmInStateProtoError")
         return {"replayed": replayed, "forged": forged, "other": sum(counts.values())}
 
+    def dropped(self):
+        """What this side has counted, for a case that fails."""
+        return self.attempt("grep -v ' 0$' /proc/net/xfrm_stat; cat /proc/net/dev /proc/net/softnet_stat")[1]
+
 
 class GatewaySide:
     """Our gateway as one end, with a client behind it."""
@@ -180,6 +184,11 @@ class GatewaySide:
         gateway, self.gateway = self.gateway, None
         gateway.stop()
         gateway.attempt("down")
+
+    def dropped(self):
+        """What this side has counted, for a case that fails."""
+        told = self.host.attempt("cat /proc/net/dev /proc/net/softnet_stat; nft list ruleset | grep counter")[1]
+        return f"{self.gateway.attempt('drops')[1]}{self.gateway.words()}{told}"
 
     def counters(self):
         drops = self.gateway.drops
