@@ -349,6 +349,18 @@ def writes_of_a_move(gateway, refuser, to):
     return calls
 
 
+def move_with_a_refused_write(gateway, refuser, call, to):
+    """Whether the move came to that write, the plane afterwards, which is the one that the exit status says, and the
+    answer."""
+    refuser.refuse(call, ERRORS[call % len(ERRORS)])
+    status, output = gateway.attempt("plane", "move", "--to", to)
+    was_refused = refuser.refused()
+    refuser.refuse(0)
+    plane = gateway.status()["plane"]
+    expect((status == 0) == (plane == to), f"write {call}: exit status {status}, plane {plane}: {output}")
+    return was_refused, plane, output
+
+
 def writes_that_fail(to):
     """Each leaves a gateway that carries in both directions, on the plane that the answer says; each of them by
     ESPLANADE_EVERY_CALL=1."""
@@ -366,12 +378,7 @@ def writes_that_fail(to):
                 move(left, own)
                 outcomes = Counter()
                 for call in range(1, calls + 1, 1 if EVERY else max(1, calls // CHOSEN_WRITES)):
-                    refuser.refuse(call, ERRORS[call % len(ERRORS)])
-                    status, output = left.attempt("plane", "move", "--to", to)
-                    was_refused = refuser.refused()
-                    refuser.refuse(0)
-                    plane = left.status()["plane"]
-                    expect((status == 0) == (plane == to), f"write {call}: {status}, plane {plane}: {output}")
+                    was_refused, plane, output = move_with_a_refused_write(left, refuser, call, to)
                     came = pairs[0].pings()
                     expect(came == [3, 3], f"write {call}, {output}: of 3 pings came {came}\n{words(sites)}")
                     secret(wire.settle())

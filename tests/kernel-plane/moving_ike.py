@@ -8,10 +8,10 @@ from collections import Counter
 from ike import config
 from keyed import UDP_ALONE, start, start_both
 from live_change import Stream
-from moving import CHOSEN_WRITES, Transfers, move, writes_of_a_move
+from moving import CHOSEN_WRITES, Transfers, move, move_with_a_refused_write, writes_of_a_move
 from network.expect import Unmet, expect
 from network.holding_back import CREATE_CHILD_SA, held_back
-from network.refuser import ERRORS, Refuser
+from network.refuser import Refuser
 from network.timeout import slowed
 from network.wire import ESP, UDP
 from planes import (STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
@@ -348,12 +348,7 @@ def refused_writes(to, more=""):
     def refused_at(sites, refuser, call, to):
         """What became of a move in which this write failed. Its gateway is on its own plane afterwards."""
         left, own = sites.gateways["left"], OTHER[to]
-        refuser.refuse(call, ERRORS[call % len(ERRORS)])
-        status, output = left.attempt("plane", "move", "--to", to)
-        was_refused = refuser.refused()
-        refuser.refuse(0)
-        plane = left.status()["plane"]
-        expect((status == 0) == (plane == to), f"write {call}: exit status {status}, plane {plane}: {output}")
+        was_refused, plane, output = move_with_a_refused_write(left, refuser, call, to)
         left.wait("up")
         # The first packets of new keys may wait.
         sites.pairs()[0].pings()

@@ -1,5 +1,5 @@
-//! What the headers of ESP say that leaves this host by given associations, whoever seals it: a packet socket that sees
-//! a copy of each packet on its way to a device.
+//! SPI, sequence number and IV of the ESP packets that leave this host by given associations, sealed by the kernel or
+//! by this process: a packet socket receives a copy of each packet that is passed to a device.
 
 use super::filter::departing_esp;
 use super::ring::bind;
@@ -36,7 +36,7 @@ pub struct EspBeginning {
 }
 
 impl DepartingEsp {
-    /// Sees ESP by these SPIs, as IPv4, IPv6, and each in UDP, that leaves by any device from now on.
+    /// From now on receives copies of ESP with these SPIs that leaves by any device: native or in UDP, IPv4 or IPv6.
     pub fn open(spis: &[u32]) -> io::Result<Self> {
         if spis.len() > MAX_DEPARTING_SPIS {
             return Err(io::Error::other(format!(
@@ -52,7 +52,7 @@ impl DepartingEsp {
         Ok(Self { socket })
     }
 
-    /// Which SPIs it sees from now on.
+    /// Replaces the SPIs.
     pub fn narrow(&self, spis: &[u32]) -> io::Result<()> {
         departing_esp(spis).attach(self.socket.as_fd())
     }
