@@ -215,6 +215,35 @@ fn up_to_is_judged_by_the_best_case_and_the_worst_case_by_the_worst() {
 }
 
 #[test]
+fn a_tunnel_is_compared_with_itself_and_not_with_plain_ip() {
+    let mut records = Vec::new();
+    let cells = [
+        ("plain", "1500", 5e8),
+        ("esplanade-x", "1500", 9e8),
+        ("esplanade-x", "9000", 9e8),
+    ];
+    for (order, (contender, mtu, bps)) in cells.into_iter().enumerate() {
+        let factors = [("mtu", mtu), ("suite", "aes")];
+        let named = if contender == "plain" { 1 } else { 2 };
+        let figures = [1.0, 1.01, 0.99].map(|noise| bps * noise);
+        records.extend(fixture::cell(contender, order, &factors[..named], &figures));
+    }
+    let level = |name: &str, level: &str| Levels::from([(name.into(), level.into())]);
+    let claim = Claim {
+        of: Levels::from([
+            ("mtu".into(), "9000".into()),
+            ("suite".into(), "aes".into()),
+        ]),
+        to: Some(level("mtu", "1500")),
+        at_least: Some(0.98),
+        at_most: Some(1.02),
+        ..claim()
+    };
+    let answer = ClaimCheck::of(&claim, &Findings::of(&records).unwrap());
+    assert_eq!(answer.verdict(), "holds", "{:?}", answer.middle());
+}
+
+#[test]
 fn who_gains_most_is_judged_by_comparing_gains() {
     let judged = |gains: [f64; 2]| {
         let mut records = Vec::new();

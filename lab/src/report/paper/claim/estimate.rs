@@ -181,13 +181,19 @@ pub(super) fn matches(cell: &MeasuredCell, wanted: &Levels) -> bool {
     })
 }
 
-/// Whether two cells share every factor but those that these levels name, and those that one of them does not have.
+/// Whether two cells share every factor but those that these levels name. Plain IP has no suite and no mode: a factor
+/// that the other cell lacks is passed over where the levels name its contender, and there alone.
 fn same(cell: &MeasuredCell, other: &MeasuredCell, levels: &Levels) -> bool {
     let (Some(here), Some(there)) = (cell.trials.first(), other.trials.first()) else {
         return false;
     };
+    let may_lack = levels.contains_key("contender");
     let differs = |(name, level): (&String, &String)| {
-        !levels.contains_key(name) && there.factors.get(name).is_some_and(|other| other != level)
+        let as_here = match there.factors.get(name) {
+            Some(other) => other == level,
+            None => may_lack,
+        };
+        !levels.contains_key(name) && !as_here
     };
     !here.factors.iter().any(differs)
 }
