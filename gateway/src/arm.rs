@@ -132,6 +132,12 @@ fn fall_back(
             kept.display()
         )));
     }
+    // Whoever may write there would decide what is closed.
+    Folder::make_for(kept, "--state", None).map_err(|untrusted| {
+        Failure::new(format!(
+            "{why}\nNothing was armed: the copy of earlier policies is not trusted, because {untrusted}"
+        ))
+    })?;
     let armed = Armed::read(kept, port, Optional::Closed)?;
     armed.put_up(site, folder)?;
     Err(Failure::new(format!(
@@ -264,9 +270,10 @@ impl Armed {
             self.policies,
             file.display()
         ))?;
-        match self.left_out.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::new(self.left_out.join("\n"))),
+        if self.left_out.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::new(self.left_out.join("\n")))
         }
     }
 }

@@ -47,6 +47,14 @@ pub(crate) fn let_keys_be_locked() {
     }
 }
 
+/// Each peer, device and client has descriptors: raises their number to the hard limit.
+pub(crate) fn raise_descriptor_limit() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // With fewer descriptors clients are turned away, and a peer that finds none is reported.
+    let current = maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
+}
+
 /// What a gateway needs for as long as it runs: devices, routes, rules and marks; raw sockets; ports below 1024.
 const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)

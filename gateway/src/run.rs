@@ -86,6 +86,7 @@ fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
     check(&options)?;
     privileges::keep_keys_out_of_core_dumps();
     privileges::let_keys_be_locked();
+    privileges::raise_descriptor_limit();
     dataplane::io::set_malloc_threshold();
     cpu_time::cache_clock_ticks();
     let site = site(&options)?;
@@ -108,6 +109,9 @@ fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
     let plane = memory::with_keys(|| {
         plane_choice::choose(&options, &text, peers.as_deref().unwrap_or_default())
     })?;
+    if let Some(note) = plane.note_on_options(&options) {
+        println!("esplanade: {note}");
+    }
     Ok(Prepared {
         options,
         peers: peers.map(|peers| plane.serves(peers)),

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -269,6 +270,30 @@ def a_failed_start_leaves_no_folder():
             expect(os.listdir(folder) == [], f"left behind: {os.listdir(folder)} after {output}")
 
 
+def without_descriptors_it_goes_on():
+    """A limit that is reached already: who asks is turned away, traffic passes, and afterwards there are answers."""
+    with Sites("cf") as sites:
+        sites.start("right")
+        left = sites.start("left")
+        expect(sites.ping() == 3, "no ping through the tunnel")
+        opened = os.listdir(f"/proc/{left.process.pid}/fd")
+        limit = max(map(int, opened)) + 1
+        left.host.sh(f"prlimit --pid {left.process.pid} --nofile={limit}:")
+        filled = [socket.socket(socket.AF_UNIX) for _ in range(limit - len(opened))]
+        for each in filled:
+            each.connect(left.control)
+        for _ in range(3):
+            expect_refusal(*left.attempt("status"), "no descriptor or memory left")
+        expect(sites.ping() == 3 and left.process.poll() is None, f"the gateway does not go on:\n{left.words()}")
+        for each in filled:
+            each.close()
+        left.host.sh(f"prlimit --pid {left.process.pid} --nofile={limit + 100}:")
+        deadline = time.monotonic() + slowed(10)
+        while (answer := left.attempt("status"))[0] != 0:
+            expect(time.monotonic() < deadline, f"no answer once there are descriptors: {answer[1]}\n{left.words()}")
+            time.sleep(0.1)
+
+
 def listeners_leave_room():
     with Sites("cf") as sites:
         left = sites.start("left")
@@ -313,5 +338,6 @@ CASES = {
     "down returns when the process has ended": down_then_run,
     "a failed start leaves no folder": a_failed_start_leaves_no_folder,
     "64 listeners of events do not lock out status": listeners_leave_room,
+    "without a descriptor clients are turned away and the gateway goes on": without_descriptors_it_goes_on,
     "a key file that others may read or write draws a warning": lax_key_files,
 }

@@ -34,9 +34,9 @@ pub(crate) struct ConfiguredPeer {
 }
 
 impl ConfiguredPeer {
-    /// The peer of a gateway whose packets the kernel's own IPsec seals and opens: there the default mode is by
-    /// policies.
-    pub(crate) fn by_kernel(mut self) -> Self {
+    /// The same peer, by policies if its file leaves the mode to the gateway: the default where the kernel's own IPsec
+    /// seals and opens packets.
+    pub(crate) fn by_policies(mut self) -> Self {
         if let Mode::Route {
             is_default: true, ..
         } = self.mode

@@ -202,7 +202,7 @@ fn on_the_kernels_plane_a_peer_has_policies_unless_it_asks_for_a_device() {
     let folder = Folder::new();
     let by_kernel = |more: &str| {
         let config = folder.good(&format!("{PEER}{more}\n"));
-        config.peers[0].clone().by_kernel().mode
+        config.peers[0].clone().by_policies().mode
     };
     assert_eq!(by_kernel(""), Mode::Policy);
     for asked in [

@@ -183,7 +183,11 @@ impl Client {
                 .map_err(broken)?,
         );
         text.push(b'\n');
-        self.stream.write_all(&text).map_err(broken)
+        match self.stream.write_all(&text) {
+            // A gateway that turns clients away answers before it reads.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            sent => sent.map_err(broken),
+        }
     }
 
     fn patience(&self, time: Option<Duration>) -> Result<(), NoAnswer> {

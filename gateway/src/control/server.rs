@@ -17,6 +17,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How many clients are served at once; further ones are refused.
@@ -24,6 +25,9 @@ const MAX_CLIENTS: usize = 64;
 
 /// How many of them may listen to events; the other places are kept for requests.
 const MAX_EVENT_LISTENERS: usize = 48;
+
+/// How long nothing is accepted where not even a client that is turned away can be.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes of events that may wait for a slow listener before it is dropped.
 const MAX_UNSENT_EVENT_BYTES: usize = 1 << 20;
@@ -85,6 +89,8 @@ pub(crate) struct Server {
     next: u64,
     folder: Folder,
     is_up: bool,
+    /// Closed for a moment where no descriptor is left, so that a client can be accepted and turned away.
+    spare: Option<UnixListener>,
     _lock: File,
 }
 
@@ -100,6 +106,7 @@ impl Server {
         let bound = clear_stale(&folder).and_then(|()| listen(&folder).map_err(io));
         let listener = bound.inspect_err(|_| folder.undo())?;
         Ok(Self {
+            spare: listener.try_clone().ok(),
             listener,
             clients: BTreeMap::new(),
             next: 0,
@@ -245,6 +252,10 @@ impl Server {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 // A client that disconnected before it was accepted is ignored.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) if is_shortage(&error) => {
+                    self.turn_away();
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             };
             if !is_trusted(&stream) {
@@ -263,6 +274,29 @@ impl Server {
             self.clients.insert(ClientId(self.next), client);
         }
     }
+
+    /// Answers one client without keeping it, by the descriptor that is kept for this. Where not even that is possible
+    /// the client waits, and this thread does not ask again and again.
+    fn turn_away(&mut self) {
+        self.spare = None;
+        match self.listener.accept() {
+            Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                Client::new(stream).say(&Answer::Refused(
+                    "the gateway has no descriptor or memory left for another client: try again in a moment".to_owned(),
+                ));
+            }
+            _ => thread::sleep(SHORTAGE_PAUSE),
+        }
+        self.spare = self.listener.try_clone().ok();
+    }
+}
+
+/// Whether this process, or the host, has no descriptor or memory left at this moment.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error
+        .raw_os_error()
+        .is_some_and(|code| shortages.contains(&code))
 }
 
 impl Drop for Server {

@@ -11,6 +11,9 @@ use dataplane::pipeline::wake::Wake;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+const DEFAULT_BATCH_PACKETS: u16 = 64;
+const DEFAULT_YIELD_BATCHES: u32 = 64;
+
 /// What `esplanade run` takes.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -39,11 +42,12 @@ pub(crate) struct RunOptions {
     /// measurements show a gain
     #[arg(long, value_name = "auto|N", default_value_t)]
     pub workers: Workers,
-    /// Packets (or GSO super-packets) read at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Packets (or GSO buffers) read at a time
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_BATCH_PACKETS,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub batch: u16,
     /// Batches after which a reading thread yields the CPU; 0: never
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_YIELD_BATCHES)]
     pub poll_budget: u32,
     /// When idle: sleep; poll briefly if CPUs are idle; or busy-poll
     #[arg(long, value_name = "sleep|adaptive[:µs]|busy[:µs]", default_value_t)]
@@ -115,6 +119,23 @@ pub(crate) struct RunOptions {
     pub seed: Option<u64>,
 }
 
+impl RunOptions {
+    /// Those about threads and sockets of Esplanade's own data plane, where they are not the default.
+    pub(super) fn of_the_user_plane(&self) -> Vec<&'static str> {
+        let all = [
+            ("--workers", self.workers != Workers::default()),
+            ("--batch", self.batch != DEFAULT_BATCH_PACKETS),
+            ("--poll-budget", self.poll_budget != DEFAULT_YIELD_BATCHES),
+            ("--wake", self.wake != Wake::default()),
+            ("--priority", self.priority != Priority::default()),
+            ("--zero-checksum", self.zero_checksum),
+            ("--native-io", self.native_io != NativeIo::default()),
+        ];
+        let given = all.into_iter().filter(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name).collect()
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   esplanade run --config /etc/esplanade/esplanade.toml
@@ -168,6 +189,31 @@ fn cpu_list(word: &str) -> Result<CpuList, InvalidWord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Command, FromArgMatches};
+
+    fn options(words: &[&str]) -> RunOptions {
+        let command = RunOptions::augment_args(Command::new("run").no_binary_name(true));
+        RunOptions::from_arg_matches(&command.get_matches_from(words)).unwrap()
+    }
+
+    #[test]
+    fn options_of_the_user_plane_are_those_that_were_given() {
+        assert_eq!(options(&[]).of_the_user_plane(), [""; 0]);
+        let given = options(&[
+            "--wake",
+            "busy",
+            "--mark",
+            "8",
+            "--workers",
+            "2",
+            "--batch",
+            "32",
+        ]);
+        assert_eq!(
+            given.of_the_user_plane(),
+            ["--workers", "--batch", "--wake"]
+        );
+    }
 
     #[test]
     fn processors_are_listed_one_by_one_and_in_ranges() {

@@ -14,16 +14,30 @@ pub(super) struct ChosenPlane {
     pub by_kernel: bool,
     /// For `status`.
     pub reason: String,
+    /// Whether a peer whose file says nothing of its mode is served by policies. A gateway that was on the kernel's
+    /// plane keeps to it after a move: with another mode each such peer would be negotiated anew by the next reload.
+    pub prefers_policies: bool,
 }
 
 impl ChosenPlane {
     /// The peers as this plane serves them.
     pub(super) fn serves(&self, peers: Vec<ConfiguredPeer>) -> Vec<ConfiguredPeer> {
-        if self.by_kernel {
-            peers.into_iter().map(ConfiguredPeer::by_kernel).collect()
+        if self.prefers_policies {
+            peers.into_iter().map(ConfiguredPeer::by_policies).collect()
         } else {
             peers
         }
+    }
+
+    /// Which of the given options do nothing on this plane.
+    pub(super) fn note_on_options(&self, options: &RunOptions) -> Option<String> {
+        let idle = options.of_the_user_plane();
+        (self.by_kernel && !idle.is_empty()).then(|| {
+            format!(
+                "plane kernel: {}: without effect, unless `esplanade plane move --to user` follows",
+                idle.join(", ")
+            )
+        })
     }
 }
 
@@ -33,7 +47,13 @@ pub(super) fn choose(
     text: &SetkeyText,
     peers: &[ConfiguredPeer],
 ) -> Result<ChosenPlane, Failure> {
-    let chosen = |by_kernel, reason: String| Ok(ChosenPlane { by_kernel, reason });
+    let chosen = |by_kernel, reason: String| {
+        Ok(ChosenPlane {
+            by_kernel,
+            reason,
+            prefers_policies: by_kernel,
+        })
+    };
     if options.plane == PlaneWish::User {
         return chosen(false, "--plane user, the default".to_owned());
     }

@@ -57,9 +57,10 @@ impl Client {
     /// what other work brings holds nothing back.
     pub(super) fn preferred_until(&self) -> Option<Instant> {
         let reads = self.has_to_say() && !self.listens;
-        let since = match self.asked {
-            false => Some(self.connected_at),
-            true => self.answered_at.filter(|_| reads),
+        let since = if self.asked {
+            self.answered_at.filter(|_| reads)
+        } else {
+            Some(self.connected_at)
         };
         since.map(|at| at + MAX_PREFERRED_TIME)
     }

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use zeroize::Zeroizing;
 
-/// XFRMNLGRP_ACQUIRE, EXPIRE, SA, POLICY and MAPPING of `linux/xfrm.h`.
-const GROUPS: [u32; 5] = [1, 2, 3, 4, 8];
+/// XFRMNLGRP_ACQUIRE, EXPIRE, SA, POLICY, MIGRATE and MAPPING of `linux/xfrm.h`.
+const GROUPS: [u32; 6] = [1, 2, 3, 4, 7, 8];
 
 /// Longer ones are truncated, and count as a change.
 const MAX_MESSAGE_BYTES: usize = 32 << 10;
@@ -43,7 +43,8 @@ pub(crate) enum KernelNotice {
         /// The new address.
         from: SocketAddr,
     },
-    /// Associations or policies were changed by another program, or notifications were lost.
+    /// Associations or policies were changed or moved to other addresses by another program, or notifications were
+    /// lost.
     Changed,
 }
 

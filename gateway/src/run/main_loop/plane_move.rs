@@ -68,11 +68,12 @@ impl Gateway {
                 "not moved to the {to} plane, and nothing was changed: {why}"
             ));
         }
-        let notices = match wish.to_kernel {
-            true => Some(KernelNotices::open().map_err(|error| {
+        let notices = if wish.to_kernel {
+            Some(KernelNotices::open().map_err(|error| {
                 format!("cannot listen to the kernel's IPsec, which needs CAP_NET_ADMIN: {error}")
-            })?),
-            false => None,
+            })?)
+        } else {
+            None
         };
         // What is left of the move before must not end the shares of this one.
         self.forget_last_move();
@@ -112,6 +113,7 @@ impl Gateway {
         self.chosen_plane = ChosenPlane {
             by_kernel: to_kernel,
             reason: "by `esplanade plane move`".to_owned(),
+            prefers_policies: true,
         };
         self.has_moved = true;
         // Devices, rings and sockets that only this plane has.
@@ -139,8 +141,8 @@ impl Gateway {
         let has_device = |peer: &&ConfiguredPeer| matches!(peer.mode, Mode::Route { .. });
         if let Some(peer) = peers.into_iter().flatten().find(has_device) {
             return Some(format!(
-                "peer {} has a device of its own, which cannot change its kind while routes lead there: write `mode = \
-                 \"policy\"` and reload first",
+                "peer {} has a device of its own, as peers have on the user plane unless their file says otherwise, and \
+                 a device cannot change its kind while routes lead there: write `mode = \"policy\"` and reload first",
                 peer.connection.name
             ));
         }
@@ -161,11 +163,12 @@ impl Gateway {
             return Some(why);
         }
         // A running gateway may make no network namespace for a trial: each step is undone if the kernel refuses it.
-        match wish.to_kernel {
-            true => None,
-            false => Native::check(&self.options)
+        if wish.to_kernel {
+            None
+        } else {
+            Native::check(&self.options)
                 .err()
-                .map(|why| why.to_string()),
+                .map(|why| why.to_string())
         }
     }
 
