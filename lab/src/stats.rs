@@ -3,6 +3,7 @@
 //! Tested against fixed values that SciPy 1.17.1 gave.
 
 mod bootstrap;
+pub(crate) mod difference;
 mod distribution;
 mod netperf;
 mod noise;

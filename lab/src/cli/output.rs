@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Prints to standard output. Whoever reads may have had enough (`| head`): that is no error.
+/// Prints to standard output. The reader may close the pipe early (`| head`): that is no error.
 pub(super) fn print_text(text: &str) -> Result<ExitCode, String> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -98,9 +98,10 @@ impl Contender for Esplanade {
     }
 
     fn capture_point(&self) -> CapturePoint {
-        match self.options.is_by_kernel() {
-            true => CapturePoint::Sender,
-            false => CapturePoint::Left,
+        if self.options.is_by_kernel() {
+            CapturePoint::Sender
+        } else {
+            CapturePoint::Left
         }
     }
 

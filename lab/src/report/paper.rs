@@ -85,7 +85,8 @@ pub struct Claim {
     /// The cells it compares them to, each with the one of the same settings. Without it the figure itself is compared.
     #[serde(default)]
     pub to: Option<Levels>,
-    /// Another pair of cells: what is compared is how much larger the first ratio is than this one.
+    /// Another pair of cells: what is compared is how much larger the first ratio or difference is than that of this
+    /// pair.
     #[serde(default)]
     pub than: Option<Pair>,
     /// How a cell is compared to the other.

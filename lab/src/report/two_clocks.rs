@@ -5,7 +5,7 @@ use crate::record::{Outcome, Record};
 
 /// For the page and the table.
 pub(super) const NOTE: &str = "one-way delays of frames are not measured here: each end host has a clock of its own, \
-     and nobody knows their difference. Round trips stand in their place: a frame on its way there, and a \
+     and their difference is not known. Round trips stand in their place: a frame on its way there, and a \
      small answer on its way back, by the sender's clock; at most 1000 frames a second are answered";
 
 /// The note, where frames were measured without one-way delays.

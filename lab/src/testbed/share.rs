@@ -172,7 +172,8 @@ impl Throttle {
         self.share
     }
 
-    /// Moves a process with all its threads into the group of its side; those that it makes later are born there.
+    /// Moves a process with all its threads into the group of its side; threads that it starts later are in that group,
+    /// too.
     pub fn limit(&self, gateway: &Gateway) -> Result<(), Fault> {
         let (pid, side) = (gateway.pid, gateway.side.name());
         if in_real_time(pid) {

@@ -137,9 +137,10 @@ fn rule(ipsec: &IpsecConfig, ends: &str) -> String {
         Mode::Tunnel => format!("tunnel/{ends}/require"),
         Mode::Transport => "transport//require".into(),
     };
-    let (compressing, own) = match ipsec.compression {
-        true => (format!("ipcomp/{own} "), "transport//require".into()),
-        false => (String::new(), own),
+    let (compressing, own) = if ipsec.compression {
+        (format!("ipcomp/{own} "), "transport//require".into())
+    } else {
+        (String::new(), own)
     };
     let protecting = match (ipsec.suite.is_ah(), ipsec.is_bundle()) {
         (true, _) => format!("ah/{own}"),
@@ -171,13 +172,14 @@ fn add(ipsec: &IpsecConfig, ends: &str, direction: &Direction) -> String {
             algorithm("-A", layer.hash, layer.hash_key),
         )
     };
-    let compressing = match ipsec.compression {
-        true => format!(
+    let compressing = if ipsec.compression {
+        format!(
             "add {ends} ipcomp 0x{:04x} -m {} -C deflate;\n",
             direction.spi + CPI,
             ipsec.mode.word()
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     compressing + &layers.map(line).collect::<String>()
 }
@@ -199,10 +201,11 @@ impl Direction {
     pub(crate) fn layers(&self, ipsec: &IpsecConfig) -> Vec<Layer<'_>> {
         let named = |name: &'static str| Some(name).filter(|name| !name.is_empty());
         let suite = ipsec.suite;
-        let mode = match ipsec.compression {
-            // The tunnel is IPComp's, and what it makes is protected as it is.
-            true => Mode::Transport.word(),
-            false => ipsec.mode.word(),
+        // The tunnel is IPComp's, and what it makes is protected as it is.
+        let mode = if ipsec.compression {
+            Mode::Transport.word()
+        } else {
+            ipsec.mode.word()
         };
         let whole = Layer {
             protocol: if suite.is_ah() { "ah" } else { "esp" },

@@ -152,7 +152,8 @@ impl<'topology> Generator<'topology> {
     }
 }
 
-/// One in how many frames is answered; none of those sent as fast as it goes, where delays tell nothing.
+/// Every n-th frame is answered; 0 for none. Frames sent without a rate limit are not answered, because their delay
+/// only measures full queues.
 fn answered_one_in(rate: f64) -> u64 {
     if rate > 0.0 {
         (rate / MAX_ANSWERS_PER_S).ceil().max(1.0) as u64

@@ -159,8 +159,8 @@ impl<'a> MeasuredCell<'a> {
         reference.is_some_and(|reference| reference == self.contender)
     }
 
-    /// The share of the processors that it was held to. Who was held back is no worse for it, so ranks are among
-    /// equals.
+    /// The processor share that limited this cell. Cells are ranked only among those of the same share, because a
+    /// limited contender is expected to be slower.
     pub(super) fn share(&self) -> Option<&str> {
         factor(self.trials.first()?, SHARE)
     }

@@ -1,12 +1,16 @@
 //! Whether the records confirm a claim.
 
+mod answer;
 mod estimate;
 mod rule;
+
+use std::cmp::Ordering;
 
 use super::{Claim, Comparison, Deciding, MachineClass};
 use crate::report::findings::Findings;
 use crate::report::quantity::{Scale, significant, with_interval};
-use crate::stats::{self, Estimate};
+use crate::stats;
+use answer::Answer;
 
 pub use rule::Judgement;
 
@@ -14,7 +18,7 @@ pub use rule::Judgement;
 /// interval includes both results, the cell is undecided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimCheck {
-    found: Vec<Estimate>,
+    found: Vec<Answer>,
     /// In how many of these cells the interval includes both results.
     unsure: usize,
     /// The unit of what is a figure or a difference of figures.
@@ -30,12 +34,13 @@ impl ClaimCheck {
         let cells = parts.flat_map(|part| part.cells.iter().map(move |cell| (part, cell)));
         let all = cells
             .filter(|(_, cell)| estimate::matches(cell, &claim.of))
-            .filter_map(|(part, cell)| estimate::estimate(claim, part, cell))
-            .filter(|found| found.value.is_finite());
+            .filter_map(|(part, cell)| answer::of(claim, part, cell));
         let found = deciding(all.collect(), claim.decides);
-        let kept: Vec<Option<bool>> = found.iter().map(|one| keeps(claim, one)).collect();
-        let largest = found.iter().map(|one| one.value.abs()).fold(0.0, f64::max);
-        let has_unit = claim.to.is_none() || claim.by == Comparison::Difference;
+        let kept: Vec<Option<bool>> = found.iter().map(|one| one.confirms).collect();
+        let values = found.iter().filter_map(Answer::value);
+        let largest = values.map(f64::abs).fold(0.0, f64::max);
+        let is_difference = claim.by == Comparison::Difference && claim.than.is_none();
+        let has_unit = claim.to.is_none() || is_difference;
         let figure = claim.figure.as_deref();
         let figure = figure.or_else(|| findings.parts.first().map(|part| part.figure.as_str()));
         ClaimCheck {
@@ -52,7 +57,7 @@ impl ClaimCheck {
     }
 
     fn values(&self) -> Vec<f64> {
-        self.found.iter().map(|one| one.value).collect()
+        self.found.iter().filter_map(Answer::value).collect()
     }
 
     /// The number in the middle.
@@ -63,17 +68,26 @@ impl ClaimCheck {
     /// The number with its interval, or the range of them.
     pub fn shown(&self) -> String {
         let values = self.values();
+        let without = self.found.len() - values.len();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = match &self.scale {
             Some(scale) => (scale.number(low), scale.text(high)),
             None => (format!("× {}", significant(low)), significant(high)),
         };
-        match (&self.found[..], &self.scale) {
+        let known: Vec<_> = self.found.iter().filter_map(|one| one.estimate).collect();
+        match (&known[..], &self.scale) {
+            ([], _) if without > 0 => "no ratio: the second difference may be 0".into(),
             ([], _) => "not measured".into(),
             ([one], Some(scale)) => scale.mean(one.value, one.interval),
-            ([one], None) => format!("× {}", with_interval(one)),
-            (several, _) => format!("{low} to {high} ({} cells)", several.len()),
+            ([one], None) if without == 0 => format!("× {}", with_interval(one)),
+            (several, _) if without == 0 => format!("{low} to {high} ({} cells)", several.len()),
+            (several, _) => {
+                let cells = several.len();
+                format!(
+                    "{low} to {high} ({cells} cells; in {without} more the second difference may be 0)"
+                )
+            }
         }
     }
 
@@ -130,29 +144,15 @@ fn not_measured(claim: &Claim) -> String {
 }
 
 /// The estimates that decide: all, or the one at the end that the claim is about.
-fn deciding(mut found: Vec<Estimate>, which: Deciding) -> Vec<Estimate> {
-    found.sort_by(|a, b| a.value.total_cmp(&b.value));
+fn deciding(mut found: Vec<Answer>, which: Deciding) -> Vec<Answer> {
+    if which == Deciding::Every {
+        return found;
+    }
+    found.retain(|one| one.value().is_some());
+    found.sort_by(|a, b| a.value().partial_cmp(&b.value()).unwrap_or(Ordering::Equal));
     match which {
         Deciding::Every => found,
         Deciding::Largest => found.pop().into_iter().collect(),
         Deciding::Smallest => found.into_iter().take(1).collect(),
-    }
-}
-
-/// Whether a cell confirms the claim. `None`: its interval includes both results.
-fn keeps(claim: &Claim, found: &Estimate) -> Option<bool> {
-    let too_little = |value: f64| claim.at_least.is_some_and(|least| value < least);
-    let too_much = |value: f64| claim.at_most.is_some_and(|most| value > most);
-    let (low, high) = match found.interval {
-        Some(interval) => (interval.low, interval.high),
-        None => (found.value, found.value),
-    };
-    match (
-        too_little(low) || too_much(high),
-        too_little(high) || too_much(low),
-    ) {
-        (false, _) => Some(true),
-        (true, true) => Some(false),
-        (true, false) => None,
     }
 }

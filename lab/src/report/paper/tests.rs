@@ -244,6 +244,53 @@ fn a_tunnel_is_compared_with_itself_and_not_with_plain_ip() {
 }
 
 #[test]
+fn gains_are_compared_also_where_one_of_them_is_nothing_or_a_loss() {
+    // Goodput with messages of 64, 512 and 8192 bytes: the gain to 512 is held against the gain from there on.
+    let judged = |of_512: [f64; 3], of_8192: [f64; 3]| {
+        let mut records = Vec::new();
+        let cells = [
+            ("64", [5e8, 5.01e8, 4.99e8]),
+            ("512", of_512),
+            ("8192", of_8192),
+        ];
+        for (order, (size, figures)) in cells.into_iter().enumerate() {
+            let factors = [("message_bytes", size)];
+            records.extend(fixture::cell("esplanade-x", order, &factors, &figures));
+        }
+        let level = |size: &str| Levels::from([("message_bytes".into(), size.into())]);
+        let claim = Claim {
+            of: level("512"),
+            to: Some(level("64")),
+            than: Some(Pair {
+                of: level("8192"),
+                to: level("512"),
+            }),
+            by: Comparison::Difference,
+            at_least: Some(0.6),
+            at_most: Some(0.9),
+            ..claim()
+        };
+        let answer = ClaimCheck::of(&claim, &Findings::of(&records).unwrap());
+        (answer.verdict(), answer.shown())
+    };
+    let noisy = |bps: f64| [1.0, 1.01, 0.99].map(|noise| bps * noise);
+    let (holds, shown) = judged([5.75e8, 5.76e8, 5.74e8], [6.75e8, 6.76e8, 6.74e8]);
+    assert_eq!(
+        (holds.as_str(), shown.as_str()),
+        ("holds", "× 0.750 [0.750, 0.750]")
+    );
+    // Nothing is gained after 512: a gain before is more than any multiple of that.
+    let (more, shown) = judged(noisy(8e8), noisy(8e8));
+    assert_eq!(more, "does not hold");
+    assert_eq!(shown, "no ratio: the second difference may be 0");
+    // Nothing is gained at all.
+    assert_eq!(judged(noisy(5e8), noisy(5e8)).0, "not decided");
+    // Both lose, in the ratio of the claim; that is no growth.
+    let (loss, shown) = judged([4.25e8, 4.26e8, 4.24e8], [3.25e8, 3.26e8, 3.24e8]);
+    assert_eq!(loss, "does not hold", "{shown}");
+}
+
+#[test]
 fn who_gains_most_is_judged_by_comparing_gains() {
     let judged = |gains: [f64; 2]| {
         let mut records = Vec::new();
@@ -307,7 +354,7 @@ fn order_is_judged_in_every_part_of_klassert_s_study_and_at_every_rate() {
     let study = crate::study::find("klassert-2010").unwrap();
     let spec = crate::spec::Spec::read(study.text, study.name).unwrap();
     let judged = |part: &str, workers: &str, figure: &str, count: f64| {
-        let factors = [("part", part), ("workers", workers)];
+        let factors = [("part", part), ("rps_cpus", "0"), ("workers", workers)];
         let mut records = fixture::cell("esplanade-x", 0, &factors, &[1e9; 3]);
         for record in &mut records {
             record.figures.insert("reordered_count".into(), 0.0);

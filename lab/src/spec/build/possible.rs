@@ -105,7 +105,7 @@ const USER_SPACE_CONTENDERS: [ContenderKind; 5] = [
     ContenderKind::OpenVpn,
 ];
 
-/// Whom no quota holds back.
+/// Refuses `share` for contenders that a quota does not limit.
 fn possible_share(kind: ContenderKind, settings: &Settings) -> Result<(), Impossible> {
     if settings.contains_key("share") && !USER_SPACE_CONTENDERS.contains(&kind) {
         Err(Impossible {

@@ -1,12 +1,34 @@
 //! What is compared in each cell of a claim: its figure, or how it compares to another cell's under the same settings.
 
-use super::super::{Claim, Comparison, Levels, is_one_of};
+use super::super::{Claim, Comparison, Levels, Pair, is_one_of};
 use crate::record::{Outcome, Record};
 use crate::report::findings::{LEVEL, MeasuredCell, Part, factor, figure};
 use crate::stats::{self, Estimate};
 
-/// The estimate in a cell that a claim is about. `None` where there is nothing to compare it to.
-pub(super) fn estimate(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Estimate> {
+/// The figures of two cells in one round.
+type Figures = (f64, f64);
+
+/// What a cell shows.
+pub(super) enum Shown {
+    /// A figure, a difference or a ratio.
+    Number(Estimate),
+    /// Of each round a difference, and the one that it is compared with.
+    Differences(Vec<(f64, f64)>),
+}
+
+/// What a cell that a claim is about shows. `None` where there is nothing to compare it to.
+pub(super) fn shown(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Shown> {
+    match &claim.than {
+        Some(than) if claim.by == Comparison::Difference => {
+            let compared = beside_another_pair(claim, than, part, cell)?;
+            let differences = compared.into_iter().map(|((a, b), (c, d))| (a - b, c - d));
+            Some(Shown::Differences(differences.collect()))
+        }
+        _ => estimate(claim, part, cell).map(Shown::Number),
+    }
+}
+
+fn estimate(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Option<Estimate> {
     let name = claim.figure.as_deref().unwrap_or(&part.figure);
     let Some(to) = &claim.to else {
         let values: Vec<f64> = values(cell, name).into_iter().map(|(_, v)| v).collect();
@@ -15,26 +37,38 @@ pub(super) fn estimate(claim: &Claim, part: &Part, cell: &MeasuredCell) -> Optio
             interval: stats::mean_interval(&values, LEVEL),
         });
     };
+    if let Some(than) = &claim.than {
+        let compared = beside_another_pair(claim, than, part, cell)?;
+        // (a / b) / (c / d) of each round is (a * d) / (b * c).
+        let products = compared.into_iter().map(|((a, b), (c, d))| (a * d, b * c));
+        return ratio(&products.collect::<Vec<_>>());
+    }
     let other = counterpart(part, cell, to)?;
     let own = rounds(&values(cell, name), &values(other, name));
-    let Some(than) = &claim.than else {
-        let pairs: Vec<(f64, f64)> = own.into_iter().map(|(_, pair)| pair).collect();
-        return match claim.by {
-            Comparison::Ratio => ratio(&pairs),
-            Comparison::Difference => difference(&pairs),
-        };
-    };
-    let rival = counterpart(part, cell, &than.of).zip(counterpart(part, cell, &than.to))?;
-    let rival = rounds(&values(rival.0, name), &values(rival.1, name));
-    // (a / b) / (c / d) of each round is (a * d) / (b * c).
-    let compared = own.iter().filter_map(|(round, (a, b))| {
-        let (_, (c, d)) = rival.iter().find(|(other, _)| other == round)?;
-        Some(match claim.by {
-            Comparison::Ratio => (a * d, b * c),
-            Comparison::Difference => (a - b, c - d),
-        })
+    let pairs: Vec<(f64, f64)> = own.into_iter().map(|(_, pair)| pair).collect();
+    match claim.by {
+        Comparison::Ratio => ratio(&pairs),
+        Comparison::Difference => difference(&pairs),
+    }
+}
+
+/// A cell and its counterpart, and the two that they are compared with, of each round that all four have.
+fn beside_another_pair(
+    claim: &Claim,
+    than: &Pair,
+    part: &Part,
+    cell: &MeasuredCell,
+) -> Option<Vec<(Figures, Figures)>> {
+    let name = claim.figure.as_deref().unwrap_or(&part.figure);
+    let other = counterpart(part, cell, claim.to.as_ref()?)?;
+    let own = rounds(&values(cell, name), &values(other, name));
+    let two = counterpart(part, cell, &than.of).zip(counterpart(part, cell, &than.to))?;
+    let two = rounds(&values(two.0, name), &values(two.1, name));
+    let both = own.iter().filter_map(|(round, pair)| {
+        let (_, beside) = two.iter().find(|(other, _)| other == round)?;
+        Some((*pair, *beside))
     });
-    ratio(&compared.collect::<Vec<_>>())
+    Some(both.collect())
 }
 
 /// What an intrusive meter read, it read once, and so without an interval.
