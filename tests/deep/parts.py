@@ -22,6 +22,9 @@ IN_GUESTS = ["hostile_host", "taken_away", "device_filters", "directions", "fail
 HOUR = 3600
 COUNTS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
 LINE = re.compile(r"^(ok|not ok) ")
+# What a guest prints when it is up, and what is printed where its kernel has no package any more.
+RELEASE = re.compile(r"^guest \(\w+\) up after [\d.]+ s: (\S+)")
+GONE = re.compile(r"^none of .* is in the package index")
 
 
 @dataclass
@@ -44,6 +47,16 @@ class Slice:
     limit: int
     judge: Callable
     missing: str = ""
+    # Whether its kernel is what Debian's unstable release has on that day.
+    is_unstable: bool = False
+
+    def is_new(self, lines, before):
+        """Whether this failure is the kernel's news: its package is gone, or this slice has passed on other releases
+        and was never run on this one. `before` are the outcomes of this slice so far."""
+        releases = [found[1] for found in map(RELEASE.match, lines) if found]
+        gone = any(map(GONE.match, lines))
+        known = any(row.get("release") in releases for row in before)
+        return self.is_unstable and (gone or bool(releases) and not known and any(row["passed"] for row in before))
 
 
 def by_status(status, _lines):
@@ -104,10 +117,10 @@ def kernels(_plan):
     for guest in ("debian12", "unstable"):
         fetch = f"{BUILD} && python3 -B tests/hostile-host/inside.py {guest} && tests/runner/isolated"
         hostile = f"{fetch} tests/hostile-host/run --guest {guest} --rounds 1 --rate 300"
-        yield Slice("kernels", f"{guest}-all-kinds", hostile, 3 * HOUR, by_lines)
+        yield Slice("kernels", f"{guest}-all-kinds", hostile, 3 * HOUR, by_lines, is_unstable=guest == "unstable")
         for module in IN_GUESTS:
             run = f"{fetch} tests/end-to-end/run --guest {guest} {module}"
-            yield Slice("kernels", f"{guest}-{module}", run, 2 * HOUR, by_lines)
+            yield Slice("kernels", f"{guest}-{module}", run, 2 * HOUR, by_lines, is_unstable=guest == "unstable")
 
 
 def fresh(_plan):
@@ -133,8 +146,17 @@ def hostile_host(plan, part, name, words):
     return Slice(part, name, f"{BUILD} && {run}", 6 * HOUR, by_lines)
 
 
-def kernel_plane(plan):
-    yield Slice("kernel-plane", "cases", f"{BUILD} && tests/runner/isolated tests/kernel-plane/run --all", HOUR, by_lines)
+def kernel_plane(_plan):
+    run = "tests/runner/isolated tests/kernel-plane/run"
+    yield Slice("kernel-plane", "cases", f"{BUILD} && {run} --all", 3 * HOUR, by_lines)
+    for guest in ("debian12", "unstable"):
+        fetch = f"{BUILD} && python3 -B tests/hostile-host/inside.py {guest}"
+        yield Slice("kernel-plane", f"{guest}-cases", f"{fetch} && {run} --guest {guest} --all", 3 * HOUR, by_lines,
+                    is_unstable=guest == "unstable")
+    yield Slice("kernel-plane", "iptfs", f"{BUILD} && {run} --guest iptfs IPTFS", HOUR, by_lines)
+    for what in ("killed at writes", "writes of a move"):
+        yield Slice("kernel-plane", f"every-{what.replace(' ', '-')}",
+                    f"{BUILD} && ESPLANADE_EVERY_CALL=1 {run} '{what}'", 6 * HOUR, by_lines)
 
 
 def order(plan):

@@ -49,6 +49,19 @@ def runs_again(first):
     return there
 
 
+def on_unstable(*outcomes, is_unstable=True):
+    """The last verdict of a slice that was run on these releases; each with whether it passed. None: no package."""
+    run = runner()
+    with contextlib.redirect_stdout(io.StringIO()):
+        for release, good in outcomes:
+            said = f"guest (unstable) up after 9.1 s: {release}" if release else "none of [...] is in the package index"
+            command = f"echo '{said}'; echo {'ok a' if good else 'not ok a'}; exit {0 if good else 1}"
+            run.run_all([parts.Slice("part", "news", command, 20, parts.by_lines, is_unstable=is_unstable)], False)
+    row = run.records()[-1]
+    os.remove(run.RECORDS)
+    return "passed" if row["passed"] else "new" if row["new"] else "failed"
+
+
 def judged(caught, missed, explained=()):
     folder = "mutants/slice/mutants.out"
     os.makedirs(folder, exist_ok=True)
@@ -71,6 +84,14 @@ CASES = {
     "a slice that cannot be here fails": lambda: not passes("true", parts.by_status, missing="it is not there"),
     "what has passed at this commit is not run again": lambda: not runs_again("true"),
     "what has failed is run again": lambda: runs_again("false"),
+    "what a new kernel fails and its predecessor passed is new":
+        lambda: on_unstable(("7.2", True), ("7.3", False)) == "new",
+    "what it fails again is failed": lambda: on_unstable(("7.2", True), ("7.3", False), ("7.3", False)) == "failed",
+    "what the same kernel passed before is failed": lambda: on_unstable(("7.2", True), ("7.2", False)) == "failed",
+    "what never passed is failed": lambda: on_unstable(("7.2", False), ("7.3", False)) == "failed",
+    "a kernel without a package is new": lambda: on_unstable((None, False)) == "new",
+    "a release that does not change has no news":
+        lambda: on_unstable(("6.1", True), ("6.2", False), is_unstable=False) == "failed",
     "mutants that were all caught pass": lambda: judged(["a.rs:1:2: x"], []),
     "no mutants fail": lambda: not judged([], []),
     "a survivor fails": lambda: not judged(["a.rs:1:2: x"], ["a.rs:3:4: y"]),

@@ -42,39 +42,50 @@ def partner(cipher):
     return list(INTEGRITY)[list(CIPHERS).index(cipher) % len(INTEGRITY)]
 
 
-RULES = Rules(FACTORS, [
-    (["protocol", "cipher"], lambda protocol, cipher: (protocol == "ah") == (cipher == NONE)),
-    (["protocol", "integrity"], lambda protocol, integrity: protocol == "esp" or integrity != NONE),
-    # An algorithm that authenticates takes no second one beside it; NULL with nothing is no protection (RFC 4301 4.2).
+# What cannot stand together, or need not, and why. The page of outcomes prints the reasons.
+LEFT_OUT = [
+    (["protocol", "cipher"], lambda protocol, cipher: (protocol == "ah") == (cipher == NONE),
+     "AH alone has no cipher; ESP and bundles always have one, be it `null`"),
+    (["protocol", "integrity"], lambda protocol, integrity: protocol == "esp" or integrity != NONE,
+     "AH always has an integrity algorithm"),
     (["protocol", "cipher", "integrity"],
-     lambda protocol, cipher, integrity: protocol != "esp" or not is_aead(cipher) or integrity == NONE),
+     lambda protocol, cipher, integrity: protocol != "esp" or not is_aead(cipher) or integrity == NONE,
+     "a cipher that authenticates takes no integrity algorithm beside it"),
     (["protocol", "cipher", "integrity"],
-     lambda protocol, cipher, integrity: protocol != "esp" or cipher != "null" or integrity != NONE),
-    # In a bundle the two never meet in one transform, so one partner for each will do.
+     lambda protocol, cipher, integrity: protocol != "esp" or cipher != "null" or integrity != NONE,
+     "ESP with neither cipher nor integrity protects nothing (RFC 4301 4.2)"),
     (["protocol", "cipher", "integrity"],
      lambda protocol, cipher, integrity: (protocol not in BUNDLES or not is_aead(cipher)
-                                          or integrity == partner(cipher))),
-    # A sequence number that does not travel must at least be authenticated, and is guessed from the window.
+                                          or integrity == partner(cipher)),
+     "in a bundle a cipher that authenticates and the algorithm of AH never meet in one transform, so each such cipher "
+     "has one partner"),
     (["esn", "protocol", "cipher", "integrity"],
-     lambda esn, protocol, cipher, integrity: not esn or protocol != "esp" or is_aead(cipher) or integrity != NONE),
-    (["esn", "window"], lambda esn, window: not esn or window > 0),
-    # A window is worth nothing where numbers are not authenticated (RFC 4303 3.4.3).
+     lambda esn, protocol, cipher, integrity: not esn or protocol != "esp" or is_aead(cipher) or integrity != NONE,
+     "extended sequence numbers without integrity: the half that is not sent would be verified by nothing"),
+    (["esn", "window"], lambda esn, window: not esn or window > 0,
+     "extended sequence numbers without a window: the half that is not sent is inferred from it"),
     (["window", "protocol", "cipher", "integrity"],
      lambda window, protocol, cipher, integrity:
-     window == 0 or protocol != "esp" or is_aead(cipher) or integrity != NONE),
-    (["nesting", "protocol"], lambda nesting, protocol: nesting == "plain" or protocol in BUNDLES),
-    (["nesting", "shape"], lambda nesting, shape: nesting == "plain" or shape.startswith("tunnel")),
-    # Linux cannot open AH behind ESP in one header: it puts the next protocol there only after the last of them.
-    (["nesting", "protocol"], lambda nesting, protocol: nesting == "nested" or protocol != "ah+esp"),
-    # Nor can it send a transport mode around a tunnel of another family: "Only tunnel modes can accommodate an
-    # AF_UNSPEC selector".
+     window == 0 or protocol != "esp" or is_aead(cipher) or integrity != NONE,
+     "a window without integrity: anybody can write the number (RFC 4303 3.4.3)"),
+    (["nesting", "protocol"], lambda nesting, protocol: nesting == "plain" or protocol in BUNDLES,
+     "one association is not nested"),
+    (["nesting", "shape"], lambda nesting, shape: nesting == "plain" or shape.startswith("tunnel"),
+     "transport mode has one header, in which nothing is nested"),
+    (["nesting", "protocol"], lambda nesting, protocol: nesting == "nested" or protocol != "ah+esp",
+     "AH inside ESP on one IP header: Linux gives the header its next protocol only after the last layer, so its AH "
+     "check fails. As two headers (the inner one in transport mode, the outer one a tunnel) it is judged"),
     (["nesting", "protocol", "shape"], lambda nesting, protocol, shape:
-     nesting == "nested" or protocol not in BUNDLES or shape not in ("tunnel 4in6", "tunnel 6in4")),
-    # And its small packets of IPv4 transport mode in an IPv6 tunnel leave as fragments of their own, which its AH
-    # refuses.
-    (["nesting", "shape"], lambda nesting, shape: nesting == "plain" or shape != "tunnel 4in6"),
-    (["encap", "protocol"], lambda encap, protocol: encap == "native" or protocol == "esp"),
-])
+     nesting == "nested" or protocol not in BUNDLES or shape not in ("tunnel 4in6", "tunnel 6in4"),
+     "a tunnel from one family to the other inside a second association of transport mode: Linux refuses it (\"Only "
+     "tunnel modes can accommodate an AF_UNSPEC selector\")"),
+    (["nesting", "shape"], lambda nesting, shape: nesting == "plain" or shape != "tunnel 4in6",
+     "transport mode over IPv4 inside a tunnel over IPv6: Linux sends small packets as fragments of their own, which its "
+     "own AH refuses"),
+    (["encap", "protocol"], lambda encap, protocol: encap == "native" or protocol == "esp",
+     "AH in UDP, alone or in a bundle: RFC 3948 is for ESP"),
+]
+RULES = Rules(FACTORS, [(names, holds) for names, holds, _ in LEFT_OUT])
 
 
 @dataclass(frozen=True)

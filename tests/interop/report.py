@@ -1,8 +1,9 @@
 """The outcome of a run, for a terminal and as a page: which values were judged together, and how it went."""
 
 import datetime
+import textwrap
 
-from combination import CIPHERS, INTEGRITY, NONE
+from combination import CIPHERS, INTEGRITY, LEFT_OUT, NONE
 
 COLUMNS = {
     "protocol": ["esp", "ah", "esp+ah", "ah+esp"],
@@ -16,13 +17,12 @@ HEADS = {"tunnel 4in4": "4in4", "tunnel 6in6": "6in6", "tunnel 4in6": "4in6", "t
 WIDTH = 8
 PAGE = """# What the Linux kernel said
 
-Made by `tests/interop/run --cover --write docs/interop.md` on {date} from one run; `make interop`
+Made by `tests/interop/run --write docs/interop.md` on {date} from one run; `make interop`
 repeats it. The judge is Linux {release} (Debian, {place}), first with itself as its peer, which
 proves the case, then with Esplanade, and then with `esplanade run --plane kernel` on {plane_release}.
 
 {combinations} combinations are a pairwise cover: every two values of cipher, integrity, protocol, mode and families,
-nesting, encapsulation, sequence numbers and window that are possible together are in one of them.{cases}
-Each combination must
+nesting, encapsulation, sequence numbers and window that are possible together are in one of them. Each combination must
 
 - carry datagrams of every residue of a block, around the path MTU and far beyond it, asked from both ends;
 - show nothing on the wire but its outermost protocol;
@@ -40,16 +40,19 @@ kernel / Esplanade's kernel plane to kernel; `x` marks a combination that failed
 ```
 
 `tr` is transport mode, `raw` without UDP, `seq` 32-bit and `esn` extended sequence numbers, `w` the replay window. In
-`esp+ah` ESP is inside, in `ah+esp` AH.
+`esp+ah` ESP is inside, in `ah+esp` AH. In the rows `none` there is no cipher (AH alone), or no integrity algorithm
+beside the cipher. `.` stands where the two values are not possible together, by one of the rules below.
+
+## Combinations that are left out
+
+{left_out}
+
+## One by one, with TCP
+
+{by_hand}
 
 ## What Linux does not have, and is therefore not judged here
 
-- AH inside ESP on one IP header: Linux gives the header its next protocol only after the last layer, so its AH check
-  fails. As two headers (the inner one in transport mode, the outer one a tunnel) it is judged.
-- A tunnel from one family to the other inside a second association of transport mode: "Only tunnel modes can
-  accommodate an AF_UNSPEC selector".
-- Transport mode over IPv4 inside a tunnel over IPv6: Linux sends small packets as fragments of their own, which its own
-  AH refuses.
 - RFC 8750 (`aes-gcm-16-iiv`), and AES-GMAC in AH (RFC 4543 4: `aes-128-gmac`, `aes-192-gmac`, `aes-256-gmac`): *no
   kernel has it*. Its judge is `tests/scapy/gmac.py`, written from the RFCs. Every other algorithm of Esplanade is in
   this kernel, and in the tables above.
@@ -67,6 +70,12 @@ damage packets that it receives, whatever the sender; the test avoids both by a 
 - Outer packets whose buffer consists of pages (TAP and many network cards): the last 14 bytes of an inner packet that
   ends in an outer packet in front of another one are overwritten.
 {rest}"""
+BY_HAND = """\
+Each case sends small and large pings and fetches a file over TCP; the wire shows nothing but ESP; a packet that is
+sent again and one with a bit flipped are refused, and nothing else is. With `ipcomp` large pings are short on the
+wire (RFC 3173). These cases are not run with `run --plane kernel`: the same kernel code would be on both ends, which
+the column *kernel to kernel* judges. What the plane installs is judged by the tables above, and for IPComp and TCP by
+`tests/scenarios/run ipcomp` and `tests/kernel-plane/run`."""
 NOT_CARRIED = """
 ## What Esplanade does not carry yet
 
@@ -99,9 +108,22 @@ def cell(rows):
     return ("." if not any(counts) else "/".join(map(str, counts))) + ("x" if failed else "")
 
 
-def hand_picked(cases):
-    names = {row[0].name for row in cases}
-    return f" {len(names)} hand-picked cases with TCP and ping went before them." if names else ""
+def left_out():
+    """The reasons, each once, as a list."""
+    return "\n".join(textwrap.fill(f"- {why[0].upper()}{why[1:]}.", 120, subsequent_indent="  ",
+                                   break_long_words=False, break_on_hyphens=False)
+                     for why in dict.fromkeys(why for _, _, why in LEFT_OUT))
+
+
+def by_hand(rows):
+    """Cases down, with the kernel and with Esplanade on the left."""
+    lines = [BY_HAND, "", "| case | kernel to kernel | Esplanade to kernel |", "|---|---|---|"]
+    for name in dict.fromkeys(row[0].name for row in rows):
+        outcomes = {kind: wrong for case, kind, wrong in rows if case.name == name}
+        cells = ["not run" if kind not in outcomes else "fails" if any(outcomes[kind].values()) else "holds"
+                 for kind in ("kernel", "gateway")]
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
 
 
 def write(path, releases, place, cases, covered):
@@ -110,8 +132,9 @@ def write(path, releases, place, cases, covered):
     failed = sum(1 for row in everything if any(row[2].values()))
     carried = {row[0].number for row in covered if row[1] == "gateway"}
     text = PAGE.format(date=datetime.date.today(), release=release, plane_release=plane_release, place=place,
-                       cases=hand_picked(cases), combinations=len({row[0].number for row in covered}),
-                       passed=len(everything) - failed, failed=failed, grids=grids(covered),
+                       by_hand=by_hand(cases), left_out=left_out(),
+                       combinations=len({row[0].number for row in covered}), passed=len(everything) - failed,
+                       failed=failed, grids=grids(covered),
                        rest="" if all(row[0].number in carried for row in covered) else NOT_CARRIED)
     with open(path, "w") as file:
         file.write(text)

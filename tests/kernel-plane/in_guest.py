@@ -21,6 +21,7 @@ MODULES = ["readme_tunnel", "shapes", "listed", "closed", "refusing", "ends", "k
 # What each commit is judged by. Of the other cases of a choice every second commit has one half, by its hash.
 ALWAYS = {
     "README's tunnel, kernel and user",
+    "README's tunnel by IKE, kernel and user",
     "an ESP tunnel with AH around it, kernel and user",
     "policies without associations let nothing pass",
     "restored under traffic, ip xfrm policy flush",

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 
-from ike import config
+from ike import config, start_files_of_the_readme
 from keyed import UDP_ALONE, start, start_both
 from live_change import Stream
 from moving import CHOSEN_WRITES, Transfers, move, move_with_a_refused_write, writes_of_a_move
@@ -14,7 +14,7 @@ from network.holding_back import CREATE_CHILD_SA, held_back
 from network.refuser import Refuser
 from network.timeout import slowed
 from network.wire import ESP, UDP
-from planes import (STAND_IN, PlaneSites, canaries, carried, faults, no_faults, says_its_plane, secret,
+from planes import (STAND_IN, PlaneSites, canaries, carried, faults, no_faults, options_of, says_its_plane, secret,
                     seen_without_a_tunnel, states, words)
 from restarting import gaps
 
@@ -276,6 +276,24 @@ def after_a_restart():
         return f"{sent} datagrams, lost 0, twice 0, reordered {reordered}"
 
 
+def with_files_of_the_readme():
+    """Peers whose files say nothing of a mode: a gateway that was on the kernel's plane keeps to policies after the
+    move, so that a reload negotiates nothing anew and the way back stays open."""
+    if STAND_IN:
+        return
+    with PlaneSites("mi", right="user") as sites:
+        pairs = sites.pairs((4,))
+        wire = seen_without_a_tunnel(sites, pairs)
+        left, _ = start_files_of_the_readme(sites, lambda name: options_of(sites.planes[name]))
+        for plane in ("user", "kernel"):
+            moved_by_rekeys(left, plane)
+            says_its_plane(left, plane)
+            before = spis(left)
+            left.ask("reload")
+            carried(sites, pairs, wire, (ESP, UDP))
+            expect(spis(left) == before, f"a reload has negotiated anew: {left.words()}")
+
+
 def in_transport_mode():
     """What the gateways themselves send each other."""
     with PlaneSites("mi", left="user", right="user") as sites:
@@ -401,6 +419,7 @@ IN_UDP = UDP_ALONE + "\n"
 CASES = {
     "moved with keys of IKE there and back under traffic, beside user": under_traffic("user", 2),
     "moved with keys of IKE there and back under traffic, in UDP": under_traffic("user", 2, IN_UDP),
+    "moved with keys of IKE, by README's files, and reloaded": with_files_of_the_readme,
 }
 LONG = {
     "moved with keys of IKE six times under traffic, beside user": under_traffic("user", 6),

@@ -243,7 +243,7 @@ def counted_by_the_kernel(sites, protocols):
     for name, gateway in sites.on_kernel().items():
         told = [state for state in states(gateway.host) if state["packets"] > 0]
         for protocol in protocols:
-            busy = {state["spi"] for state in told if state["protocol"] == protocol}
+            busy = {(state["destination"], state["spi"]) for state in told if state["protocol"] == protocol}
             expect(len(busy) >= 2, f"{name}: the kernel carried nothing by {protocol}:\n"
                                    f"{gateway.host.sh('ip -s xfrm state')}")
         expect(gateway.host.attempt("ip link show esp0")[0] != 0, f"{name}: there is an esp0")
