@@ -157,13 +157,14 @@ fn read(name: &str, text: &str, around: &Surroundings<'_>) -> Result<Config, Vec
             "add [peer.office], or `setkey = [\"FILE\"]` in [gateway]; `esplanade init` writes one",
         ));
     }
-    match findings.is_clean() {
-        true => Ok(Config {
+    if findings.is_clean() {
+        Ok(Config {
             gateway,
             peers: peers.into_iter().flatten().collect(),
             warnings: findings.warnings(name, text),
-        }),
-        false => Err(findings.problems(name, text)),
+        })
+    } else {
+        Err(findings.problems(name, text))
     }
 }
 

@@ -176,17 +176,20 @@ impl Inheritance {
     pub(crate) fn first_socket(&self, family: Family) -> FirstSocket {
         let v6 = family == Family::V6;
         let port = NAT_PORT;
-        match self.sockets.contains_key(&Need::Udp { v6, port }) {
-            true => FirstSocket::Esp,
-            false => FirstSocket::Ike,
+        let has_esp = self.sockets.contains_key(&Need::Udp { v6, port });
+        if has_esp {
+            FirstSocket::Esp
+        } else {
+            FirstSocket::Ike
         }
     }
 }
 
 fn order((v6, esp_is_first): (bool, bool)) -> (bool, FirstSocket) {
-    let first = match esp_is_first {
-        true => FirstSocket::Esp,
-        false => FirstSocket::Ike,
+    let first = if esp_is_first {
+        FirstSocket::Esp
+    } else {
+        FirstSocket::Ike
     };
     (v6, first)
 }

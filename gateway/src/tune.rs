@@ -183,15 +183,13 @@ fn reverted(host: &Machine, revert: &Revert) -> Result<Vec<Outcome>, Failure> {
 
 /// Prints each outcome; fails if any of them failed.
 fn print_outcomes(outcomes: &[Outcome], json: bool) -> Result<(), Failure> {
-    match json {
-        true => print(&(serde_json::to_string_pretty(outcomes).map_err(Failure::new)? + "\n"))?,
-        false if outcomes.is_empty() => print("nothing to change\n")?,
-        false => print(
-            &outcomes
-                .iter()
-                .map(|one| format!("{one}\n"))
-                .collect::<String>(),
-        )?,
+    if json {
+        print(&(serde_json::to_string_pretty(outcomes).map_err(Failure::new)? + "\n"))?;
+    } else if outcomes.is_empty() {
+        print("nothing to change\n")?;
+    } else {
+        let lines = outcomes.iter().map(|one| format!("{one}\n"));
+        print(&lines.collect::<String>())?;
     }
     match outcomes.iter().filter(|one| one.failed()).count() {
         0 => Ok(()),

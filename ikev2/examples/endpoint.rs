@@ -147,9 +147,10 @@ impl Driver {
     }
 
     fn done(&self, work: Work) -> Result<ikev2::work::Output, ikev2::work::WorkError> {
-        match work.needs_secrets() {
-            true => self.secrets.perform(work, &mut random),
-            false => self.verifier.perform(work, self.unix_time),
+        if work.needs_secrets() {
+            self.secrets.perform(work, &mut random)
+        } else {
+            self.verifier.perform(work, self.unix_time)
         }
     }
 

@@ -317,9 +317,10 @@ impl ManyPeers {
             work,
             Work::ChildKeys { .. } | Work::Forget(_) | Work::SharedSecret { .. }
         );
-        let result = match work.needs_secrets() {
-            true => self.secrets.perform(work, &mut random),
-            false => self.verifier.perform(work, unix_time()),
+        let result = if work.needs_secrets() {
+            self.secrets.perform(work, &mut random)
+        } else {
+            self.verifier.perform(work, unix_time())
         };
         if is_key_work {
             self.key_work += began.elapsed();

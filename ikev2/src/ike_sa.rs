@@ -212,7 +212,7 @@ pub(crate) struct Shared {
     pub peers: Peers,
 }
 
-/// What an IKE SA has the endpoint do behind its back.
+/// Changes to other IKE SAs that an IKE SA asks the endpoint for, which makes them after the current step.
 pub(crate) enum Order {
     /// A new IKE SA that has replaced the one that made it.
     Adopt(Box<IkeSa>),

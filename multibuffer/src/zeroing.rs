@@ -26,9 +26,9 @@ pub(crate) unsafe trait Plain {}
 
 // SAFETY: numbers.
 unsafe impl Plain for u8 {}
-// SAFETY: or none yet.
+// SAFETY: uninitialized bytes may have any value, zero included, and nothing is dropped.
 unsafe impl Plain for MaybeUninit<u8> {}
-// SAFETY: so are rows of them.
+// SAFETY: an array of plain elements is plain.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// Zeroes `what`, although the program does not read it again. Unlike the crate `zeroize`, which writes element by

@@ -62,9 +62,10 @@ impl Compression {
     /// Notes whether a packet that was tried became shorter. Of a flow that never does, 1 packet of 256 is tried.
     pub fn note(&mut self, flow: usize, is_shorter: bool) {
         let history = &mut self.history[flow];
-        history.failures = match is_shorter {
-            true => 0,
-            false => (history.failures + 1).min(MAX_FAILURES),
+        history.failures = if is_shorter {
+            0
+        } else {
+            (history.failures + 1).min(MAX_FAILURES)
         };
         history.pause = ((1_u16 << history.failures) - 1) as u8;
     }

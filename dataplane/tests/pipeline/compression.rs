@@ -124,9 +124,10 @@ fn expected(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 fn usage(world: &World, right: bool, protocol: Protocol) -> SaUsage {
-    let databases = match right {
-        true => world.right_databases.load(),
-        false => world.left_databases.load(),
+    let databases = if right {
+        world.right_databases.load()
+    } else {
+        world.left_databases.load()
     };
     let mut sas = databases.sas();
     let sa = sas.find(|sa| sa.config.id.protocol == protocol);

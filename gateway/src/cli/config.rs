@@ -64,9 +64,10 @@ fn check(file: &Path, quiet: bool) -> Result<(), Failure> {
         .warnings
         .iter()
         .for_each(|warning| eprintln!("{warning}"));
-    match quiet {
-        true => Ok(()),
-        false => print(&config::summary(&config)),
+    if quiet {
+        Ok(())
+    } else {
+        print(&config::summary(&config))
     }
 }
 
@@ -82,8 +83,9 @@ fn check_included(config: &Config) -> Result<(), Failure> {
             Err(why) => mistakes.push(why.to_string()),
         }
     }
-    match mistakes.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(mistakes.join("\n"))),
+    if mistakes.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::new(mistakes.join("\n")))
     }
 }

@@ -57,9 +57,10 @@ impl fmt::Display for Difference {
             is_empty = false;
             writeln!(f, "{what:<12} {}", names.join(", "))?;
         }
-        match is_empty {
-            true => f.write_str("neither file has a peer\n"),
-            false => Ok(()),
+        if is_empty {
+            f.write_str("neither file has a peer\n")
+        } else {
+            Ok(())
         }
     }
 }

@@ -138,9 +138,10 @@ fn check_program(key: &str, program: Text<'_>, files: &Files<'_>) -> Result<(), 
             program.at,
             format!("`{key}`: {} is no program", program.text),
         );
-        return Err(match found.is_file() {
-            true => problem.advise(format!("chmod 755 {}", program.text)),
-            false => problem.advise("name a file that may be executed"),
+        return Err(if found.is_file() {
+            problem.advise(format!("chmod 755 {}", program.text))
+        } else {
+            problem.advise("name a file that may be executed")
         });
     }
     let on_the_way: BTreeSet<PathBuf> = path

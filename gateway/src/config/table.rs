@@ -132,9 +132,10 @@ impl<'t> Table<'t> {
                 Problem::new(text.at, format!("`{}` is no duration", text.text))
                     .advise(advice.to_string())
             })
-            .and_then(|duration| match range.contains(&duration) {
-                true => Ok(duration),
-                false => {
+            .and_then(|duration| {
+                if range.contains(&duration) {
+                    Ok(duration)
+                } else {
                     let bounds = [range.start(), range.end()].map(|bound| units::shown(*bound));
                     let problem =
                         Problem::new(text.at, format!("`{name}` cannot be {}", text.text));
@@ -154,9 +155,10 @@ impl<'t> Table<'t> {
             let near = instead_of(text.text, &known);
             let all = known.join("\", \"");
             self.findings
-                .problem(problem.advise(match near.starts_with("did") {
-                    true => format!("{near} It is one of \"{all}\""),
-                    false => format!("write one of \"{all}\""),
+                .problem(problem.advise(if near.starts_with("did") {
+                    format!("{near} It is one of \"{all}\"")
+                } else {
+                    format!("write one of \"{all}\"")
                 }));
         }
         found.map(|(_, value)| *value)
@@ -264,9 +266,10 @@ impl Text<'_> {
         let written = self.source.get(self.at.start..self.at.end);
         let is_plain = written.and_then(|written| written.get(1..written.len().saturating_sub(1)))
             == Some(self.text);
-        match is_plain {
-            true => Span::new(self.at.start + 1 + start, self.at.start + 1 + start + len),
-            false => self.at,
+        if is_plain {
+            Span::new(self.at.start + 1 + start, self.at.start + 1 + start + len)
+        } else {
+            self.at
         }
     }
 }

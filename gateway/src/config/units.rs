@@ -65,9 +65,10 @@ pub(super) fn shown(duration: Duration) -> String {
             parts.push(format!("{count} {unit}"));
         }
     }
-    match parts.is_empty() {
-        true => "0 s".to_owned(),
-        false => parts.join(" "),
+    if parts.is_empty() {
+        "0 s".to_owned()
+    } else {
+        parts.join(" ")
     }
 }
 

@@ -63,9 +63,10 @@ impl fmt::Display for Ended {
             Outcome::TimeOver => write!(f, "killed, because it still ran after {time:.0} s")?,
             Outcome::NotStarted(why) => write!(f, "not started: {why}")?,
         }
-        match self.words.is_empty() {
-            true => Ok(()),
-            false => write!(f, ": {}", self.words),
+        if self.words.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.words)
         }
     }
 }

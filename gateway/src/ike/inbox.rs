@@ -103,9 +103,10 @@ impl<M: Message> Inbox<M> {
     /// While changes rest: the urgent ones, if more messages wait than a turn handles. Otherwise they keep their place,
     /// so that an answer agrees with the changes before it.
     pub(crate) fn take_overtaking(&mut self) -> Vec<M> {
-        match self.waiting.len() > MAX_WORK_PER_TURN / WORK_OF_CHANGE {
-            true => self.take_urgent(),
-            false => Vec::new(),
+        if self.waiting.len() > MAX_WORK_PER_TURN / WORK_OF_CHANGE {
+            self.take_urgent()
+        } else {
+            Vec::new()
         }
     }
 
@@ -115,9 +116,10 @@ impl<M: Message> Inbox<M> {
         if std::mem::take(&mut self.urgent) > 0 {
             let all = std::mem::take(&mut self.waiting);
             for message in all {
-                match message.is_urgent() {
-                    true => found.push(message),
-                    false => self.waiting.push_back(message),
+                if message.is_urgent() {
+                    found.push(message)
+                } else {
+                    self.waiting.push_back(message)
                 }
             }
         }

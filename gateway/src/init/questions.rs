@@ -159,9 +159,10 @@ fn check_name(name: &str) -> Result<(), Failure> {
             .chars()
             .all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
         && !name.starts_with('-');
-    match is_good {
-        true => Ok(()),
-        false => Err(Failure::new("write up to 11 letters, digits and dashes")),
+    if is_good {
+        Ok(())
+    } else {
+        Err(Failure::new("write up to 11 letters, digits and dashes"))
     }
 }
 
@@ -170,11 +171,12 @@ fn check_address(word: &str) -> Result<(), Failure> {
     let looks_like_address = word
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    match word.parse::<IpAddr>().is_ok() || (!looks_like_address && word.chars().all(is_name)) {
-        true => Ok(()),
-        false => Err(Failure::new(format!(
+    if word.parse::<IpAddr>().is_ok() || (!looks_like_address && word.chars().all(is_name)) {
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
             "write an address such as 192.0.2.1, a host name, or `{ANY}`"
-        ))),
+        )))
     }
 }
 

@@ -56,17 +56,19 @@ mod tests {
 
         fn take(&mut self, step: u8) -> Result<(), String> {
             self.taken.push(step);
-            match self.fails_at == Some(step) {
-                true => Err("refused".to_owned()),
-                false => Ok(()),
+            if self.fails_at == Some(step) {
+                Err("refused".to_owned())
+            } else {
+                Ok(())
             }
         }
 
         fn undo(&mut self, step: u8) -> Result<(), String> {
             self.undone.push(step);
-            match self.undo_fails_at == Some(step) {
-                true => Err("stays".to_owned()),
-                false => Ok(()),
+            if self.undo_fails_at == Some(step) {
+                Err("stays".to_owned())
+            } else {
+                Ok(())
             }
         }
     }

@@ -160,9 +160,10 @@ mod tests {
             assert_eq!(of_kernel(&parting, &before), [expected]);
             let left: Vec<_> = parting.left(&before).map(|one| one.id.spi.get()).collect();
             assert_eq!(left, [0x1001]);
-            let expected = match to_kernel {
-                true => vec!["10.2.0.0"],
-                false => vec!["10.3.0.0", "10.4.0.0"],
+            let expected = if to_kernel {
+                vec!["10.2.0.0"]
+            } else {
+                vec!["10.3.0.0", "10.4.0.0"]
             };
             assert_eq!(of_user(&parting, &before), expected);
             assert_eq!(parting.sealed_by_kernel(&before), 3 - expected.len());

@@ -141,9 +141,10 @@ impl Host {
     /// IKE negotiates keys, and its messages pass the barriers; or it may do so later (`sockets_are_open`: false).
     pub(super) fn exchange_keys(&mut self, sockets_are_open: bool) {
         self.exchanges_keys = sockets_are_open;
-        self.sockets.beside_ike = Some(match sockets_are_open {
-            true => FirstSocket::Ike,
-            false => FirstSocket::Esp,
+        self.sockets.beside_ike = Some(if sockets_are_open {
+            FirstSocket::Ike
+        } else {
+            FirstSocket::Esp
         });
         if sockets_are_open {
             self.sockets.expect_peers();

@@ -305,9 +305,10 @@ impl Gateway {
 
     fn say_ready(&self) {
         let snapshot = self.snapshot();
-        let carrier = match self.chosen_plane.by_kernel {
-            true => format!("the kernel's IPsec ({})", self.chosen_plane.reason),
-            false => format!("device {}", self.record.tun),
+        let carrier = if self.chosen_plane.by_kernel {
+            format!("the kernel's IPsec ({})", self.chosen_plane.reason)
+        } else {
+            format!("device {}", self.record.tun)
         };
         println!(
             "esplanade {} ready: {carrier}, control socket {}, {} associations",

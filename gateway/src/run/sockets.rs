@@ -158,9 +158,10 @@ impl Sockets {
             v6,
             port: SHARED_PORT,
         };
-        match self.bound.contains_key(&esp) {
-            true => FirstSocket::Esp,
-            false => FirstSocket::Ike,
+        if self.bound.contains_key(&esp) {
+            FirstSocket::Esp
+        } else {
+            FirstSocket::Ike
         }
     }
 

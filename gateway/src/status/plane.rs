@@ -24,9 +24,10 @@ impl PlaneStatus {
             moved,
             associations,
         } = self;
-        match moved {
-            true => format!("plane {plane}: {associations} associations moved\n"),
-            false => format!("plane {plane}: {reason}\n"),
+        if *moved {
+            format!("plane {plane}: {associations} associations moved\n")
+        } else {
+            format!("plane {plane}: {reason}\n")
         }
     }
 }

@@ -174,9 +174,10 @@ impl Status {
         for warning in &self.warnings {
             let _ = writeln!(text, "warning: {warning}");
         }
-        let of_peers = match summary.peers.is_empty() {
-            true => "",
-            false => "`esplanade status NAME…` shows single peers, ",
+        let of_peers = if summary.peers.is_empty() {
+            ""
+        } else {
+            "`esplanade status NAME…` shows single peers, "
         };
         let _ = writeln!(
             text,

@@ -182,9 +182,10 @@ pub(super) fn lines<T>(
 
 /// A device of associations.
 pub(super) fn device_line(device: &InterfaceStatus) -> String {
-    let state = match device.leads_out {
-        true => "has an outbound association",
-        false => "no outbound association: packets routed there are dropped",
+    let state = if device.leads_out {
+        "has an outbound association"
+    } else {
+        "no outbound association: packets routed there are dropped"
     };
     format!("device {} · MTU {} · {state}", device.name, device.mtu)
 }

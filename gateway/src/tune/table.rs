@@ -181,7 +181,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "ip_early_demux",
         Place::System(&["net/ipv4/ip_early_demux"]),
         Recommendation::Exactly("0"),
-        "looks for a local socket before routing; a gateway forwards, and its own socket is connected to nobody",
+        "looks for a local socket before routing; a gateway forwards, and its own socket is not connected",
     )
     .at_the_price_of("connections that end on this host lose a shortcut")
     .measured(),
@@ -195,28 +195,28 @@ pub(super) const SETTINGS: &[Setting] = &[
             "generic-receive-offload",
         ]),
         Recommendation::Exactly("on"),
-        "whole trains pass the stack, the tunnel and the cipher's queue at the cost of one packet",
+        "GSO buffers of up to 64 KiB pass the stack, the tunnel and the cipher's queue at the cost of one packet",
     )
     .measured(),
     row(
         "rx_udp_gro_forwarding",
         Place::Features(&["rx-udp-gro-forwarding"]),
         Recommendation::Exactly("on"),
-        "UDP that is only forwarded is put together into trains too; name the devices of the protected networks with --device",
+        "UDP that is only forwarded is coalesced into GSO buffers, too; name the devices of the protected networks with --device",
     )
     .measured(),
     row(
         "rx_gro_list",
         Place::Features(&["rx-gro-list"]),
         Recommendation::Exactly("off"),
-        "chains packets without joining them: good for plain forwarding, but a TUN device wants trains and gets single packets",
+        "chains packets without joining them: good for plain forwarding, but a TUN device then gets single packets in place of GSO buffers",
     )
     .measured(),
     row(
         "gro_flush_timeout_ns",
         Place::Device("gro_flush_timeout"),
         Recommendation::Exactly("50000"),
-        "receive coalescing may wait for more of a train",
+        "receive coalescing may wait for more packets",
     )
     .at_the_price_of("up to 50 µs more of round trip")
     .measured(),
@@ -238,7 +238,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "tun_txqueuelen",
         Place::Tun("tx_queue_len"),
         Recommendation::AtLeast(1_000),
-        "what waits in the TUN device for the gateway; each place may hold a train of 64 KiB",
+        "what waits in the TUN device for the gateway; each place may hold a GSO buffer of 64 KiB",
     )
     .at_the_price_of("packets that wait longer when the gateway is too slow"),
     row(
@@ -262,14 +262,14 @@ pub(super) const SETTINGS: &[Setting] = &[
         Recommendation::AtLeast(50),
         "poll() looks at the device for so many µs before it sleeps",
     )
-    .at_the_price_of("processor time that nobody else gets; `esplanade run --wake busy` is the gateway's own way"),
+    .at_the_price_of("processor time that no other program gets; `esplanade run --wake busy` is the gateway's own way"),
     row(
         "busy_read",
         Place::System(&["net/core/busy_read"]),
         Recommendation::AtLeast(50),
         "the same for recvmmsg()",
     )
-    .at_the_price_of("processor time that nobody else gets"),
+    .at_the_price_of("processor time that no other program gets"),
     row(
         "tcp.buffer_bytes",
         Place::System(&["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"]),

@@ -5,7 +5,8 @@
 //!   A ◄── Nr ──   ── Nr' ──► B      the SA of the exchange with the lowest nonce goes
 //! ```
 //!
-//! Whoever began the exchange that loses deletes the SA that it made; whoever began the other one deletes the old SA.
+//! The end that began the losing exchange deletes the SA which that has made; the end that began the other one deletes
+//! the old SA.
 
 /// The nonces of one exchange.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -90,9 +90,10 @@ fn where_the_peer_has_dropped_the_one_that_stays_traffic_goes_on_by_the_other() 
         let [stays, redundant] = &ike[..] else {
             panic!("two IKE SAs");
         };
-        let (closer, dropper) = match redundant.is_initiator {
-            true => (0, 1),
-            false => (1, 0),
+        let (closer, dropper) = if redundant.is_initiator {
+            (0, 1)
+        } else {
+            (1, 0)
         };
         let id_at = |world: &World, host: usize| {
             let ike = world.report(host).ike.into_iter();

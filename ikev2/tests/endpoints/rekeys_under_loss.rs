@@ -85,9 +85,10 @@ fn rekeys_without_pause(seed: u64, rounds: u64) {
     world.send_frames(Duration::from_millis(1));
     for _ in 0..rounds {
         let host = random.below(2) as usize;
-        match random.chance(50) {
-            true => world.rekey_ike(host),
-            false => world.rekey_child(host),
+        if random.chance(50) {
+            world.rekey_ike(host)
+        } else {
+            world.rekey_child(host)
         }
         world.run_for(Duration::from_millis(random.below(8)));
     }

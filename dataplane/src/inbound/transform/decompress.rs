@@ -35,9 +35,10 @@ impl Decapsulator<'_> {
         };
         let outer_class = self.outer_class(layer);
         let start = self.rebuilt.len();
-        let headers = match in_tunnel {
-            true => None,
-            false => Some(self.copy_headers(layer)?),
+        let headers = if in_tunnel {
+            None
+        } else {
+            Some(self.copy_headers(layer)?)
         };
         let result = self.append_text(layer, headers.map_or(0, |headers| headers.len));
         if let Err(reason) = result {
@@ -64,18 +65,20 @@ impl Decapsulator<'_> {
         let at = layer.body.start - layer.headers;
         let headers = UnprotectedHeaders::before(&self.buffer(layer.rebuilt)[at..layer.body.end])?;
         let range = at..at + headers.len;
-        match layer.rebuilt {
-            true => self.rebuilt.extend_from_within(range),
-            false => self.rebuilt.extend_from_slice(&self.bytes[range]),
+        if layer.rebuilt {
+            self.rebuilt.extend_from_within(range)
+        } else {
+            self.rebuilt.extend_from_slice(&self.bytes[range])
         }
         Ok(headers)
     }
 
     fn append_text(&mut self, layer: &GenuineLayer<'_>, headers: usize) -> Result<(), Dropped> {
         let data = layer.body.start + HEADER_LEN..layer.body.end;
-        let data = match layer.rebuilt {
-            true => &self.rebuilt[data],
-            false => &self.bytes[data],
+        let data = if layer.rebuilt {
+            &self.rebuilt[data]
+        } else {
+            &self.bytes[data]
         };
         let decompressor = self.decompressor.get_or_insert_default();
         let text = decompressor.decompress(data, headers)?;

@@ -127,7 +127,7 @@ impl DeviceEgress {
 
     fn disable_gso(&self, why: &io::Error) -> GsoState {
         (self.warn)(&format!(
-            "GSO does not work on {} ({why}): super-packets are segmented in software (slower)",
+            "GSO does not work on {} ({why}): GSO buffers are segmented in software (slower)",
             self.options.name
         ));
         GsoState::Failed

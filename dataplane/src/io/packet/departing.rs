@@ -141,9 +141,10 @@ mod tests {
                     let packet = esp(0x1000 + number, number, 0x0102_0304_0506_0708);
                     let other = esp(0x2000 + number, number, 1);
                     for packet in [&other, &packet] {
-                        match in_udp {
-                            true => send(SocketType::DGRAM, 17, to(4500), packet),
-                            false => send(SocketType::RAW, 50, to(0), packet),
+                        if in_udp {
+                            send(SocketType::DGRAM, 17, to(4500), packet)
+                        } else {
+                            send(SocketType::RAW, 50, to(0), packet)
                         }
                     }
                     let seen = tap.next();

@@ -1,4 +1,4 @@
-//! Ethernet headers: 6 bytes to whom, 6 bytes from whom, 2 bytes what follows.
+//! Ethernet headers: destination (6 bytes), source (6 bytes), EtherType (2 bytes).
 
 use std::net::IpAddr;
 

@@ -43,9 +43,10 @@ fn send_probe(native_io: NativeIo) -> io::Result<()> {
     egress.send_one(&[0; ETHERNET_HEADER_BYTES - 2], &packet)?;
     let came = arrives(&mut ring, &packet[2..]);
     close_aside((ring, egress));
-    match came {
-        true => Ok(()),
-        false => Err(io::Error::other("a packet of the probe was lost")),
+    if came {
+        Ok(())
+    } else {
+        Err(io::Error::other("a packet of the probe was lost"))
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn try_offloads(
         try_writes(queue, granted.write).map_err(OpenError::during("try the TUN device"))?;
     warn_of(granted.write, write, |kind| {
         warn(&format!(
-            "{name}: this kernel refuses super-packets of {kind}: they are written packet by packet (slower)"
+            "{name}: this kernel refuses GSO buffers of {kind}: they are written packet by packet (slower)"
         ));
     });
     // Without the right to open a packet socket the kernel's answer is all there is.
@@ -75,7 +75,7 @@ pub(super) fn try_offloads(
     };
     if reads.lossy {
         warn(&format!(
-            "{name}: this kernel loses super-packets sent to the device: GSO is disabled, packets are read one by one (slower)"
+            "{name}: this kernel loses GSO buffers sent to the device: GSO is disabled, packets are read one by one (slower)"
         ));
         ioctl::set_offloads(queue, TUN_F_CSUM)
             .map_err(OpenError::during("switch off the TUN device's offloads"))?;
@@ -86,7 +86,7 @@ pub(super) fn try_offloads(
     }
     warn_of(granted.read, reads.whole, |kind| {
         warn(&format!(
-            "{name}: this kernel delivers no super-packets of {kind}: they are read packet by packet (slower)"
+            "{name}: this kernel delivers no GSO buffers of {kind}: they are read packet by packet (slower)"
         ));
     });
     Ok(TunOffloads {

@@ -112,9 +112,10 @@ impl<'a> Planner<'a> {
         number: u32,
     ) -> Result<(), Dropped> {
         let item = &classified.item;
-        let bytes = match item.is_made {
-            true => &batch.made[item.range.clone()],
-            false => &batch.intake.bytes[item.range.clone()],
+        let bytes = if item.is_made {
+            &batch.made[item.range.clone()]
+        } else {
+            &batch.intake.bytes[item.range.clone()]
         };
         let compression = self.compression.get_or_insert_default();
         copy_packet(&item.segments, bytes, number, &mut compression.packet);
@@ -167,12 +168,13 @@ fn into_tunnel(
     let start = made.len();
     made.resize(start + outer.ip_len(), 0);
     let is_compressed = shorten(compression, inner, 0, (outer.protocol, cpi), made);
-    let outer = match is_compressed {
-        true => Outer {
+    let outer = if is_compressed {
+        Outer {
             protocol: Protocol::IpComp.number(),
             ..*outer
-        },
-        false => *outer,
+        }
+    } else {
+        *outer
     };
     let payload_len = made.len() - start - outer.ip_len();
     outer.emit(payload_len, 0, &mut made[start..]);

@@ -119,9 +119,10 @@ fn traffic(table: Table<'_>, settings: &Settings<'_>) -> Option<(Vec<Traffic>, V
     let with = |key: &str| if table.has(key) { table } else { settings.peer };
     let protocol = protocol(with("protocol"));
     let ports = ports(with("ports"), protocol);
-    let (local, remote) = match settings.is_transport {
-        true => hosts(table, settings)?,
-        false => networks(table, with("networks"))?,
+    let (local, remote) = if settings.is_transport {
+        hosts(table, settings)?
+    } else {
+        networks(table, with("networks"))?
     };
     let (local_port, remote_port) = ports?;
     let of = |ranges: Vec<AddressRange>, ports: Ports| -> Vec<Traffic> {

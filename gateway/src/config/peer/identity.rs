@@ -83,17 +83,15 @@ pub(super) fn check_any(table: Table<'_>, connection: &Connection) -> Result<(),
         _ => false,
     };
     let mut traffic = connection.children.iter().flat_map(|child| &child.remote);
-    match traffic.any(|traffic| everything(traffic.addresses)) {
-        false => Ok(()),
-        true => {
-            let problem = table.problem_at(
+    if traffic.any(|traffic| everything(traffic.addresses)) {
+        let problem = table.problem_at(
                 "remote_id",
                 "`remote_id = \"any\"` with all addresses as remote network lets every holder of a certificate of \
                  the CA take over all traffic",
             );
-            Err(problem
-                .advise("write the remote networks that these peers may have, or name the peer"))
-        }
+        Err(problem.advise("write the remote networks that these peers may have, or name the peer"))
+    } else {
+        Ok(())
     }
 }
 

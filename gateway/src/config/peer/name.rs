@@ -39,9 +39,10 @@ pub(super) fn mode(name: Text<'_>, table: Table<'_>) -> Option<Mode> {
         ("policy", Word::Policy),
         ("transport", Word::Transport),
     ];
-    let word = match table.has("mode") {
-        true => table.choice("mode", &words)?,
-        false => Word::Route,
+    let word = if table.has("mode") {
+        table.choice("mode", &words)?
+    } else {
+        Word::Route
     };
     let device = table.text("interface");
     if word != Word::Route {
@@ -74,9 +75,10 @@ pub(super) fn mode(name: Text<'_>, table: Table<'_>) -> Option<Mode> {
 
 /// Whether the gateway leads the peer's networks into the device: `routes`.
 fn by_networks(table: Table<'_>) -> Option<bool> {
-    match table.has("routes") {
-        true => table.choice("routes", &[("networks", true), ("none", false)]),
-        false => Some(true),
+    if table.has("routes") {
+        table.choice("routes", &[("networks", true), ("none", false)])
+    } else {
+        Some(true)
     }
 }
 
@@ -86,34 +88,32 @@ fn device_named(device: Text<'_>) -> Result<String, Problem> {
     let fits = (1..=MAX_DEVICE_NAME_BYTES).contains(&word.len())
         && !word.starts_with(['-', '.'])
         && !word.contains(strange);
-    match fits {
-        true => Ok(word.to_owned()),
-        false => {
-            let problem = Problem::new(
-                device.at,
-                format!("`{word}` cannot be the name of a device"),
-            );
-            Err(problem.advise(format!(
-                "at most {MAX_DEVICE_NAME_BYTES} letters, digits and dashes, such as \"ike-office\""
-            )))
-        }
+    if fits {
+        Ok(word.to_owned())
+    } else {
+        let problem = Problem::new(
+            device.at,
+            format!("`{word}` cannot be the name of a device"),
+        );
+        Err(problem.advise(format!(
+            "at most {MAX_DEVICE_NAME_BYTES} letters, digits and dashes, such as \"ike-office\""
+        )))
     }
 }
 
 fn default_device(name: Text<'_>) -> Result<String, Problem> {
     let device = format!("{DEVICE_PREFIX}{}", name.text);
-    match device.len() <= MAX_DEVICE_NAME_BYTES {
-        true => Ok(device),
-        false => {
-            let problem = Problem::new(
-                name.at,
-                format!(
-                    "the device `{device}` would have {} bytes in its name, and Linux allows {MAX_DEVICE_NAME_BYTES}",
-                    device.len()
-                ),
-            );
-            Err(problem
-                .advise("add `interface = \"…\"` with a shorter name, or shorten the peer's name"))
-        }
+    if device.len() <= MAX_DEVICE_NAME_BYTES {
+        Ok(device)
+    } else {
+        let problem = Problem::new(
+            name.at,
+            format!(
+                "the device `{device}` would have {} bytes in its name, and Linux allows {MAX_DEVICE_NAME_BYTES}",
+                device.len()
+            ),
+        );
+        Err(problem
+            .advise("add `interface = \"…\"` with a shorter name, or shorten the peer's name"))
     }
 }

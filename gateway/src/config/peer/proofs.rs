@@ -214,15 +214,16 @@ fn belong_together(
     let signature = key.sign(scheme, test);
     let is_same =
         signature.is_some_and(|signature| public.verify(scheme, test, &signature).is_ok());
-    match is_same {
-        true => Ok(()),
-        false => Err(wrong(
+    if is_same {
+        Ok(())
+    } else {
+        Err(wrong(
             format!(
                 "the key does not belong to the certificate of {}",
                 certificate.subject()
             ),
             "`certificate` has to begin with the certificate of this key, others behind it",
-        )),
+        ))
     }
 }
 

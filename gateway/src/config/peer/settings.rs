@@ -65,12 +65,13 @@ pub(super) fn addresses(table: Table<'_>, around: &Surroundings<'_>) -> Option<A
 fn resolved(text: Text<'_>, around: &Surroundings<'_>) -> Result<Vec<IpAddr>, Problem> {
     let word = text.text.trim();
     if let Ok(address) = word.parse::<IpAddr>() {
-        return match address.is_unspecified() || address.is_multicast() {
-            false => Ok(vec![address]),
-            true => Err(
+        return if address.is_unspecified() || address.is_multicast() {
+            Err(
                 Problem::new(text.at, format!("{address} is no address of a gateway"))
                     .advise("leave the key out for any address"),
-            ),
+            )
+        } else {
+            Ok(vec![address])
         };
     }
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
@@ -211,9 +212,10 @@ fn start(table: Table<'_>, knows_addresses: bool, connection: &Connection) -> St
 /// Dead peer detection; `"off"` turns it off.
 fn dpd(table: Table<'_>, connection: &mut Connection) {
     let is_off = table.is_text("dpd") && table.text("dpd").is_some_and(|text| text.text == "off");
-    match is_off {
-        true => connection.dpd = None,
-        false => connection.dpd = table.duration("dpd", DPD_TIMES).or(connection.dpd),
+    if is_off {
+        connection.dpd = None
+    } else {
+        connection.dpd = table.duration("dpd", DPD_TIMES).or(connection.dpd)
     }
 }
 

@@ -51,9 +51,10 @@ fn of_policies(snapshot: &Snapshot, wish: MoveWish) -> Option<String> {
         .iter()
         .flat_map(|direction| snapshot.policies(*direction));
     let refused = |policy| enforces(policy).err().map(|why| why.0);
-    match wish.to_kernel {
-        true => policies.find_map(|(_, policy)| refused(policy)),
-        false => None,
+    if wish.to_kernel {
+        policies.find_map(|(_, policy)| refused(policy))
+    } else {
+        None
     }
 }
 

@@ -41,9 +41,10 @@ impl Kernel for Pretend {
             let has_it = std::ptr::eq(&**published.load(), snapshot);
             self.followed.push(has_it);
         }
-        match std::mem::take(&mut self.fails_to_follow) {
-            true => Err(io::Error::other("not now")),
-            false => Ok(()),
+        if std::mem::take(&mut self.fails_to_follow) {
+            Err(io::Error::other("not now"))
+        } else {
+            Ok(())
         }
     }
 }

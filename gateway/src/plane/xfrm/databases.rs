@@ -66,7 +66,7 @@ pub(crate) struct KernelDatabases {
     devices: Vec<Arc<str>>,
     /// Names of the policies of the last `put`.
     wanted: HashSet<PolicyName>,
-    /// What its policies have to say about its associations.
+    /// Tunnels whose associations need a mode or an offload that the policy names.
     special: SpecialTunnels,
     /// What is not the kernel's, while both planes carry.
     parting: Option<Arc<Parting>>,

@@ -32,8 +32,8 @@ impl KernelPlane {
         self.statistics = Statistics::open().ok();
     }
 
-    /// What the kernel has carried since it had carried `before`, without drops: while both planes carry, what is the
-    /// other one's is none.
+    /// Packets that the kernel has carried since the count was `before`. Drops are left out: while both planes run, a
+    /// packet of the other plane is not a drop.
     pub(super) fn carried_since(&self, before: Carried) -> Totals {
         let Carried { ways } = self.databases.carried();
         let [outbound, inbound] = [0, 1].map(|way: usize| {

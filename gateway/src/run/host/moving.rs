@@ -40,12 +40,14 @@ impl Host {
         let parting = Parting::at_the_beginning(to_kernel, &context.snapshot);
         let has_rekeys = parting.left(&context.snapshot).next().is_some();
         self.part(Some(Arc::new(parting)));
-        let outcome = match has_rekeys {
-            true => self.begin_with_rekeys(to_kernel, context),
-            false => match to_kernel {
-                true => run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS),
-                false => run(to_user::ToUser::new(self, context), &to_user::STEPS),
-            },
+        let outcome = if has_rekeys {
+            self.begin_with_rekeys(to_kernel, context)
+        } else {
+            if to_kernel {
+                run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS)
+            } else {
+                run(to_user::ToUser::new(self, context), &to_user::STEPS)
+            }
         };
         if outcome.is_err() || !has_rekeys {
             self.crossing = None;

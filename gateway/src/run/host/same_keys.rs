@@ -106,9 +106,10 @@ impl SameKeys {
             let Some(sent) = sent(snapshot, id) else {
                 return false;
             };
-            unknown.idle_looks = match sent == unknown.sent {
-                true => unknown.idle_looks.saturating_add(1),
-                false => 0,
+            unknown.idle_looks = if sent == unknown.sent {
+                unknown.idle_looks.saturating_add(1)
+            } else {
+                0
             };
             unknown.sent = sent;
             if unknown.idle_looks < MAX_IDLE_LOOKS {
@@ -163,15 +164,15 @@ impl SameKeys {
         watched.find_map(|sa| {
             let id = sa.config.id;
             let used = self.used.get(&id)?;
-            let why = match used.by_kernel.len() >= MAX_TIMES_IN_KERNEL {
-                true => format!(
+            let why = if used.by_kernel.len() >= MAX_TIMES_IN_KERNEL {
+                format!(
                     "it has been on the kernel plane {MAX_TIMES_IN_KERNEL} times under the same key"
-                ),
-                false if to_kernel => return None,
-                false => {
-                    let number = self.repeated_by_user(sa, used)?;
-                    format!("with sequence number {number} a nonce would come twice under its key")
-                }
+                )
+            } else if to_kernel {
+                return None;
+            } else {
+                let number = self.repeated_by_user(sa, used)?;
+                format!("with sequence number {number} a nonce would come twice under its key")
             };
             Some(format!(
                 "{}: {why}: set new keys on both sides",

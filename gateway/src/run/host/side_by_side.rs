@@ -112,9 +112,10 @@ impl Host {
         let led = parting.sealed_by_kernel(snapshot);
         let before = self.side.as_ref().map_or(led, |side| side.led);
         // The user plane seals none that leaves behind the kernel's first one, if there is such a moment.
-        let held = match led > before {
-            true => self.quiet(Direction::Out, MAX_QUIET_TIME)?,
-            false => None,
+        let held = if led > before {
+            self.quiet(Direction::Out, MAX_QUIET_TIME)?
+        } else {
+            None
         };
         if let Some(plane) = &mut self.kernel_plane {
             plane.databases.put(snapshot, &self.local, Vec::new())?;

@@ -30,7 +30,8 @@ impl<K: Ord + Copy, V> Few<K, V> {
         match self.place(&key) {
             Ok(place) => self.0[place].1 = value,
             Err(place) => {
-                // Most have one, which gets another beside it for moments alone.
+                // Nearly every map has one entry; a second one exists only briefly, so room is reserved for one at a
+                // time.
                 self.0.reserve_exact(1);
                 self.0.insert(place, (key, value));
             }

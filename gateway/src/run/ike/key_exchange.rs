@@ -204,9 +204,10 @@ impl KeyExchange {
         {
             return Err(why);
         }
-        Ok(match self.rests() {
-            true => self.inbox.take_overtaking(),
-            false => self.inbox.take_turn(),
+        Ok(if self.rests() {
+            self.inbox.take_overtaking()
+        } else {
+            self.inbox.take_turn()
         })
     }
 

@@ -97,9 +97,10 @@ impl Peers {
             device,
             ..before
         };
-        let moved = match is_moved {
-            true => self.through_another_device(&connection.name, &mut after),
-            false => Vec::new(),
+        let moved = if is_moved {
+            self.through_another_device(&connection.name, &mut after)
+        } else {
+            Vec::new()
         };
         self.change(&connection.name, after, moved, Vec::new())
     }
@@ -144,9 +145,10 @@ impl Peers {
         let is_same_peer = |other: &Child| other.is_orphaned && other.identity == child.peer;
         let is_carrier = |other: &Child| is_same_peer(other) && !other.is_standby();
         let carries_orphan = after.children.values().filter(is_alike).any(is_carrier);
-        let associations = match carries_orphan && !is_orphaned {
-            true => associations.with_standby(true),
-            false => associations,
+        let associations = if carries_orphan && !is_orphaned {
+            associations.with_standby(true)
+        } else {
+            associations
         };
         let protection = Protection {
             protocol: protocol(child.protocol)?,

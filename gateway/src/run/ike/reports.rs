@@ -1,5 +1,5 @@
-//! What the ike process has reported of each peer: a report tells what has changed since the one before, and this is
-//! what all of them tell together. It is kept for as long as somebody asks again and again.
+//! The state of each peer, assembled from the ike process's reports, each of which holds only what has changed since
+//! the last. It is kept as long as clients keep asking for it.
 
 use ikev2::endpoint::PeerReport;
 use std::collections::HashMap;

@@ -120,9 +120,10 @@ pub(crate) fn pairs(local: &[Traffic], remote: &[Traffic]) -> Result<Vec<Pair>, 
             }
         }
     }
-    match pairs.is_empty() {
-        true => Err("the traffic of the two sides has no packet in common".to_owned()),
-        false => Ok(pairs),
+    if pairs.is_empty() {
+        Err("the traffic of the two sides has no packet in common".to_owned())
+    } else {
+        Ok(pairs)
     }
 }
 

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// Why a peer of whose state nothing has come is not up.
-const NOT_TOLD: &str = "the key exchange process has not told its state";
+const NOT_TOLD: &str = "the key exchange process has not reported its state";
 
 /// Every configured peer, and those that are not configured any more but still have child SAs. Without reports, IKE
 /// does not run.

@@ -55,9 +55,10 @@ impl Gateway {
                 warnings.extend(about(&rivals, &text));
                 let has_none = text.text.is_empty() && changes == reload::Changes::default();
                 // A configuration without setkey files has nothing to say about them.
-                let mut output = match peers.is_some() && has_none {
-                    true => String::new(),
-                    false => format!("{}: {changes}\n", text.name),
+                let mut output = if peers.is_some() && has_none {
+                    String::new()
+                } else {
+                    format!("{}: {changes}\n", text.name)
                 };
                 if let Some(peers) = peers {
                     match self.reload_peers(peers) {

@@ -75,9 +75,10 @@ impl Divided {
                 ends_here && is_in_udp && parting.is_behind(&sa.id)
             });
             let behind = behind.map(|sa| sa.id.spi.get()).collect();
-            third.give(match parting.to_kernel() {
-                true => EspOfThird::AllBut(behind),
-                false => EspOfThird::Only(behind),
+            third.give(if parting.to_kernel() {
+                EspOfThird::AllBut(behind)
+            } else {
+                EspOfThird::Only(behind)
             })?;
         }
         Ok(())
@@ -85,9 +86,10 @@ impl Divided {
 
     /// All ESP in UDP is the kernel's, or none, in these families.
     pub(in crate::run) fn give_all(&mut self, to_kernel: bool) -> io::Result<()> {
-        let gets = match to_kernel {
-            true => EspOfThird::EVERYTHING,
-            false => EspOfThird::NOTHING,
+        let gets = if to_kernel {
+            EspOfThird::EVERYTHING
+        } else {
+            EspOfThird::NOTHING
         };
         let mut thirds = self.0.values_mut();
         thirds.try_for_each(|third| third.put(gets.clone()))
@@ -112,9 +114,10 @@ impl Third {
     }
 
     fn give(&mut self, gets: EspOfThird) -> io::Result<()> {
-        match is_within(&gets, &self.gets) {
-            true => Ok(()),
-            false => self.put(gets),
+        if is_within(&gets, &self.gets) {
+            Ok(())
+        } else {
+            self.put(gets)
         }
     }
 

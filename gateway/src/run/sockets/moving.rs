@@ -28,13 +28,12 @@ impl Sockets {
             let Need::Udp { v6, port } = *need else {
                 continue;
             };
-            match to_kernel {
-                true => hand_esp_to_kernel(socket, port, v6).map_err(io::Error::other)?,
-                false => {
-                    let stats = self.bound.get(need).and_then(Option::as_ref);
-                    let coalesces = stats.is_some_and(|stats| stats.coalesces());
-                    take_esp_from_kernel(socket, coalesces)?;
-                }
+            if to_kernel {
+                hand_esp_to_kernel(socket, port, v6).map_err(io::Error::other)?
+            } else {
+                let stats = self.bound.get(need).and_then(Option::as_ref);
+                let coalesces = stats.is_some_and(|stats| stats.coalesces());
+                take_esp_from_kernel(socket, coalesces)?;
             }
         }
         Ok(())

@@ -67,7 +67,8 @@ impl Trust {
         let names = RefCell::new(None);
         self.build_path(peer, others, now, &names)
             .map_err(|error| {
-                // A path that failed by names alone says more than the library, which tells what it tried last or most.
+                // A path that failed by its names alone is reported first: the library's error describes just the path
+                // that it tried last or verified furthest.
                 let explain = || path_error::explain(self, chain, now, &error);
                 names.take().unwrap_or_else(explain)
             })?;

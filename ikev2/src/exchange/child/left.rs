@@ -79,9 +79,10 @@ fn remove_surplus(sa: &mut IkeSa, cx: &mut Context<'_>) {
         .collect();
     oldest.sort_unstable();
     for (is_left, _, id) in oldest.into_iter().take(surplus) {
-        let (reason, why) = match is_left {
-            true => (RemoveReason::Deleted, "the peer has lost too many"),
-            false => (RemoveReason::Replaced, ""),
+        let (reason, why) = if is_left {
+            (RemoveReason::Deleted, "the peer has lost too many")
+        } else {
+            (RemoveReason::Replaced, "")
         };
         sa.remove_child(cx, id, reason, why);
     }

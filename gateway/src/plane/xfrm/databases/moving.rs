@@ -50,9 +50,10 @@ impl KernelDatabases {
     ) -> io::Result<()> {
         for direction in directions {
             for policy in self.policies_to_put(snapshot, *direction) {
-                match is_optional {
-                    true => self.put_policy(&Arc::new(as_optional(&policy)))?,
-                    false => self.put_policy(&policy)?,
+                if is_optional {
+                    self.put_policy(&Arc::new(as_optional(&policy)))?
+                } else {
+                    self.put_policy(&policy)?
                 }
             }
         }
@@ -116,7 +117,8 @@ impl KernelDatabases {
             .map_err(|refusal| about_sa(&sa.config.id, &refusal))
     }
 
-    /// Whether the kernel begins behind these numbers: it says yes also to those that it does not take.
+    /// Checks that the kernel has stored these sequence numbers: it acknowledges the request even where it ignores
+    /// them.
     pub(crate) fn check_sent(&mut self, wanted: &HashMap<SaId, u64>) -> io::Result<()> {
         let listed = self.list_sas()?;
         let listed = listed.iter().filter_map(sa_of);
@@ -226,9 +228,10 @@ impl KernelDatabases {
             };
             held.before = before_now(held);
             let sa = Arc::clone(&held.sa);
-            let removed = match is_inbound {
-                true => self.end_opening_of(&id, &mut last),
-                false => self.remove_sa(&id),
+            let removed = if is_inbound {
+                self.end_opening_of(&id, &mut last)
+            } else {
+                self.remove_sa(&id)
             };
             if removed.is_ok() {
                 sa.state.own_all_numbers();

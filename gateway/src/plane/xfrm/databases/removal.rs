@@ -40,9 +40,10 @@ impl KernelDatabases {
             let Some(sa) = snapshot.find(&id).map(|place| snapshot.sa(place)) else {
                 continue;
             };
-            match is_the_same(message, &sa.config, self.direction(sa)) {
-                true => self.delete_and_learn(sa)?,
-                false => self.delete(&id)?,
+            if is_the_same(message, &sa.config, self.direction(sa)) {
+                self.delete_and_learn(sa)?
+            } else {
+                self.delete(&id)?
             }
             self.left.remove(&id);
             sa.state.own_all_numbers();

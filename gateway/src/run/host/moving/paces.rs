@@ -4,7 +4,8 @@ use ipsec::sa::{Sa, SaId};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Numbers that stay at least, and for how long a stream at its present pace has some.
+/// How many sequence numbers the user plane keeps: at least `MIN_NUMBERS`, and enough for `SHARED_TIME` at the stream's
+/// current rate.
 const MIN_NUMBERS: u64 = 64;
 const SHARED_TIME: Duration = Duration::from_millis(40);
 
@@ -28,7 +29,7 @@ impl Paces {
         }
     }
 
-    /// Until they are known.
+    /// Waits until the rates have been measured for `MIN_PACE_TIME`.
     pub(super) fn wait(&self) {
         std::thread::sleep(MIN_PACE_TIME.saturating_sub(self.begun.elapsed()));
     }

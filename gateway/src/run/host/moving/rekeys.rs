@@ -26,27 +26,24 @@ impl Host {
         context: MoveContext<'_>,
     ) -> Result<(), String> {
         let snapshot = Arc::clone(&context.snapshot);
-        let parked = match to_kernel {
-            true => {
-                let mut mover = ToKernel::new(self, context);
-                carry_out(
-                    &mut mover,
-                    &to_kernel::STEPS[..to_kernel::STEPS_BEFORE_REKEYS],
-                )?;
-                mover.park()
-            }
-            false => {
-                let mut mover = ToUser::new(self, context);
-                carry_out(&mut mover, &to_user::STEPS[..to_user::STEPS_BEFORE_REKEYS])?;
-                mover.park()
-            }
+        let parked = if to_kernel {
+            let mut mover = ToKernel::new(self, context);
+            carry_out(
+                &mut mover,
+                &to_kernel::STEPS[..to_kernel::STEPS_BEFORE_REKEYS],
+            )?;
+            mover.park()
+        } else {
+            let mut mover = ToUser::new(self, context);
+            carry_out(&mut mover, &to_user::STEPS[..to_user::STEPS_BEFORE_REKEYS])?;
+            mover.park()
         };
         self.stand_side_by_side(parked, &snapshot);
         Ok(())
     }
 
     fn stand_side_by_side(&mut self, parked: Parked, snapshot: &Snapshot) {
-        // On the way to the kernel all that it has carried is counted by it.
+        // On a move to the kernel its counters start at zero, so no earlier count is subtracted.
         let plane = self.kernel_plane.as_ref().filter(|_| !parked.to_kernel);
         let before = plane.map(|plane| plane.databases.carried());
         let parting = self.parting.as_ref();
@@ -77,7 +74,7 @@ impl Host {
             crossing.leads_by_kernel = turned.to_kernel();
         }
         self.part(Some(Arc::new(turned)));
-        // A change that follows says it again, and fails if this cannot be.
+        // An error is ignored here: the next change of the databases divides the port again and reports it.
         let _ = self.divide_esp_in_udp(snapshot);
     }
 
@@ -88,17 +85,14 @@ impl Host {
         };
         let (parting, snapshot) = (self.parting.clone(), Arc::clone(&context.snapshot));
         let (to_kernel, meanwhile) = (side.parked.to_kernel, self.carried_meanwhile(&side));
-        let (outcome, parked) = match to_kernel {
-            true => {
-                let mut mover = ToKernel::unpark(self, context, side.parked);
-                let steps = &to_kernel::STEPS[to_kernel::STEPS_BEFORE_REKEYS..];
-                (carry_out(&mut mover, steps), mover.park())
-            }
-            false => {
-                let mut mover = ToUser::unpark(self, context, side.parked);
-                let steps = &to_user::STEPS[to_user::STEPS_BEFORE_REKEYS..];
-                (carry_out(&mut mover, steps), mover.park())
-            }
+        let (outcome, parked) = if to_kernel {
+            let mut mover = ToKernel::unpark(self, context, side.parked);
+            let steps = &to_kernel::STEPS[to_kernel::STEPS_BEFORE_REKEYS..];
+            (carry_out(&mut mover, steps), mover.park())
+        } else {
+            let mut mover = ToUser::unpark(self, context, side.parked);
+            let steps = &to_user::STEPS[to_user::STEPS_BEFORE_REKEYS..];
+            (carry_out(&mut mover, steps), mover.park())
         };
         if outcome.is_err() {
             self.part(parting);
@@ -122,19 +116,16 @@ impl Host {
         };
         let (by_kernel, by_threads) = (self.carried_meanwhile(&side), self.by_threads());
         let before = side.parked.before;
-        let faults = match side.parked.to_kernel {
-            true => {
-                self.carried_before = sum(by_kernel, self.carried_before);
-                let steps = &to_kernel::STEPS[..to_kernel::STEPS_BEFORE_REKEYS];
-                undo_all(ToKernel::unpark(self, context, side.parked), steps)
-            }
-            false => {
-                let steps = &to_user::STEPS[..to_user::STEPS_BEFORE_REKEYS];
-                let faults = undo_all(ToUser::unpark(self, context, side.parked), steps);
-                // The kernel's own counts go on from its beginning.
-                self.carried_before = sum(by_threads, before);
-                faults
-            }
+        let faults = if side.parked.to_kernel {
+            self.carried_before = sum(by_kernel, self.carried_before);
+            let steps = &to_kernel::STEPS[..to_kernel::STEPS_BEFORE_REKEYS];
+            undo_all(ToKernel::unpark(self, context, side.parked), steps)
+        } else {
+            let steps = &to_user::STEPS[..to_user::STEPS_BEFORE_REKEYS];
+            let faults = undo_all(ToUser::unpark(self, context, side.parked), steps);
+            // The kernel's own counts go on from its beginning.
+            self.carried_before = sum(by_threads, before);
+            faults
         };
         self.crossing = None;
         self.part(None);

@@ -31,11 +31,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a moment is waited for at which nothing waits for our threads; packets are carried meanwhile.
+/// The longest wait for a quiet moment. The threads carry packets meanwhile.
 const MAX_QUIET_TIME: Duration = Duration::from_secs(1);
 
-/// How long further such moments are waited for between the `out` policies, all together: the user plane has sequence
-/// numbers for twice that.
+/// The total time spent waiting for quiet moments between the `out` policies. The user plane has sequence numbers for
+/// twice as long.
 const MAX_TIME_BETWEEN_POLICIES: Duration = Duration::from_millis(20);
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];

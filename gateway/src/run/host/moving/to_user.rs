@@ -183,9 +183,10 @@ impl<'a> ToUser<'a> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let shares = self.shares();
         let databases = self.databases()?;
-        match shares {
-            true => databases.put_policies(&snapshot, &ARRIVING, true),
-            false => databases.remove_policies(&ARRIVING),
+        if shares {
+            databases.put_policies(&snapshot, &ARRIVING, true)
+        } else {
+            databases.remove_policies(&ARRIVING)
         }
         .map_err(text)
     }
@@ -241,7 +242,7 @@ impl<'a> ToUser<'a> {
         self.open_without_window()
     }
 
-    /// Also of associations that it should have lost before, when that was refused.
+    /// Removes the kernel's remaining policies and associations, including those whose deletion was refused earlier.
     fn rest(&mut self) -> Result<(), String> {
         let databases = self.databases()?;
         databases.remove_policies(&EVERY).map_err(text)?;

@@ -124,9 +124,10 @@ fn negotiated(name: &str, id: ChildId, child: &Child) -> ChildSa {
             soft_bytes: limit(soft.bytes),
             soft_packets: limit(soft.packets),
         },
-        outbound_state: match child.is_standby() {
-            true => Outbound::Standby,
-            false => Outbound::Active,
+        outbound_state: if child.is_standby() {
+            Outbound::Standby
+        } else {
+            Outbound::Active
         },
         replaces: None,
     }

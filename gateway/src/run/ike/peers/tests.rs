@@ -396,7 +396,7 @@ fn a_summary_joins_what_ike_has_told_with_what_is_installed() {
     };
     let (state, why) = is(&host, &states, 0);
     assert_eq!(state, BriefState::Down);
-    assert!(why.contains("has not told its state"), "{why}");
+    assert!(why.contains("has not reported its state"), "{why}");
     let told = |connection: &str, state| StateChange {
         connection: connection.to_owned(),
         state,

@@ -95,9 +95,10 @@ impl Gateway {
         };
         let looked_at = std::mem::replace(&mut ike.looked_at, now());
         // The kernel does not tell when it used an association last.
-        match by_kernel {
-            true => 0,
-            false => looked_at.saturating_sub(CLOCK_SLACK_SECONDS),
+        if by_kernel {
+            0
+        } else {
+            looked_at.saturating_sub(CLOCK_SLACK_SECONDS)
         }
     }
 

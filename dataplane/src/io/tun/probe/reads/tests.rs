@@ -63,7 +63,7 @@ fn a_device_that_loses_trains_is_used_without_and_one_that_loses_everything_prov
             (TrainKinds::default(), ALL_TRAINS)
         );
         assert!(
-            heard.len() == 1 && heard[0].contains("loses super-packets"),
+            heard.len() == 1 && heard[0].contains("loses GSO buffers"),
             "{heard:?}"
         );
         let (offloads, heard) = lossy("espt1", "");

@@ -68,10 +68,7 @@ impl ToKernel<'_> {
         is_in_udp: bool,
         edge: impl Fn(&Sa) -> u64,
     ) -> Result<(), String> {
-        let edge = |sa: &Arc<Sa>| match has_numbers(sa) {
-            true => edge(sa),
-            false => 0,
-        };
+        let edge = |sa: &Arc<Sa>| if has_numbers(sa) { edge(sa) } else { 0 };
         let shared: Vec<_> = bundle.iter().map(|sa| SharedSa::of(sa, edge(sa))).collect();
         for SharedSa { sa, edge, .. } in shared.iter().rev() {
             self.give_opening(sa, *edge)?;
@@ -108,8 +105,8 @@ impl ToKernel<'_> {
         }
     }
 
-    /// From a number on that is ahead of what has come, by as much for all of a bundle: the numbers of a packet are
-    /// left to one plane.
+    /// The kernel opens packets from a sequence number on that is ahead of the last one received. In a bundle all
+    /// associations are ahead by the same amount, so that all numbers of a packet belong to the same plane.
     fn hand_over_at_a_limit(
         &mut self,
         bundle: &[Arc<Sa>],
@@ -118,9 +115,10 @@ impl ToKernel<'_> {
         let left = held_until.saturating_duration_since(Instant::now());
         let held = self.host.quiet(Direction::In, left).map_err(text)?;
         // Without a window the kernel cannot leave numbers to us.
-        let more = match all_have_windows(bundle) {
-            true => bundle.iter().map(|sa| self.paces.numbers_to_open(sa)).max(),
-            false => None,
+        let more = if all_have_windows(bundle) {
+            bundle.iter().map(|sa| self.paces.numbers_to_open(sa)).max()
+        } else {
+            None
         };
         let edge = |sa: &Sa| sa.state.share_opening(&sa.config, more.unwrap_or(0));
         self.share_opening(bundle, false, edge)?;

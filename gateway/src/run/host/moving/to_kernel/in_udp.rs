@@ -50,7 +50,7 @@ impl ToKernel<'_> {
         for SharedSa { sa, edge, .. } in &in_udp {
             sa.state.share_opening(&sa.config, 0);
             self.mark_as_opened(sa, *edge)?;
-            // Also where that has taken it back for a moment.
+            // `mark_as_opened` may have given the association back to the user plane; it goes to the kernel again.
             sa.state.share_opening(&sa.config, 0);
         }
         Ok(())
