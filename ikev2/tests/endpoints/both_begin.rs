@@ -124,3 +124,37 @@ fn where_the_peer_has_dropped_the_one_that_stays_traffic_goes_on_by_the_other() 
     }
     assert!(judged > 10, "{judged}");
 }
+
+/// Of the two pairs one carries outbound traffic when a rekey is asked for. It may be the one that goes.
+#[test]
+fn a_rekey_that_is_asked_for_meanwhile_renews_the_pair_that_stays() {
+    let mut judged = 0;
+    for seed in 0..5 * crate::seeds::seeds() {
+        let mut world = both_begin(seed);
+        run_until(&mut world, |world| has_two(world, 0) && has_two(world, 1));
+        world.run_for(200 * MILLISECOND);
+        let before: Vec<u32> = inbound_spis(&world);
+        if before.len() < 2 {
+            continue;
+        }
+        judged += 1;
+        world.send_frames(10 * MILLISECOND);
+        world.rekey_child(0);
+        world.run_for(Duration::from_secs(20));
+        world.stop_frames();
+        world.run_for(Duration::from_secs(1));
+        world.assert_no_frame_lost();
+        world.assert_agreement(1);
+        let after = inbound_spis(&world);
+        assert!(
+            !after.is_empty() && !after.iter().any(|spi| before.contains(spi)),
+            "seed {seed}: {before:x?}, then {after:x?}"
+        );
+    }
+    assert!(judged > 10, "{judged}");
+}
+
+fn inbound_spis(world: &World) -> Vec<u32> {
+    let pairs = world.hosts[0].plane.pairs.values();
+    pairs.map(|pair| pair.sa.inbound_spi).collect()
+}

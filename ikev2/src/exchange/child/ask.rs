@@ -54,14 +54,22 @@ fn new_child(sa: &IkeSa, cx: &mut Context<'_>, name: String) -> Option<Goal> {
     })
 }
 
-/// Nothing where the pair ends or has been replaced meanwhile: strongSwan's "responder ignores soft expire".
+/// Nothing where the pair ends or has been replaced meanwhile: strongSwan's "responder ignores soft expire". Where both
+/// sides have begun an IKE SA, the pair of one of them may carry outbound traffic now and that of the other one soon.
 fn replacement(sa: &mut IkeSa, cx: &mut Context<'_>, old: ChildId) -> Option<Goal> {
+    let is_redundant = sa.is_redundant;
     let pair = sa.child(old)?;
-    if pair.stage != PairStage::Current || settle::is_succeeded(sa, pair) {
+    if settle::is_succeeded(sa, pair) || !pair.stage.is_alive() {
         return None;
     }
-    if pair.answered.is_some() {
-        // The peer may not know it yet, and would answer by CHILD_SA_NOT_FOUND.
+    if pair.stage != PairStage::Current {
+        // As soon as it carries outbound traffic.
+        sa.child_mut(old)?.rekey_at = Some(cx.now);
+        return None;
+    }
+    // The pairs of a redundant IKE SA end with it; should it stay, they are rekeyed then. A pair that the peer may not
+    // know yet would be answered by CHILD_SA_NOT_FOUND.
+    if is_redundant || pair.answered.is_some() {
         let at = cx.now + pause(cx, Duration::from_secs(1));
         sa.creating.later.push((at, Task::RekeyChild(old)));
         return None;
