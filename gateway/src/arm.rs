@@ -132,7 +132,7 @@ fn fall_back(
             kept.display()
         )));
     }
-    // Whoever may write there would decide what is closed.
+    // A user who may write to the folder would decide which traffic is dropped.
     Folder::make_for(kept, "--state", None).map_err(|untrusted| {
         Failure::new(format!(
             "{why}\nNothing was armed: the copy of earlier policies is not trusted, because {untrusted}"

@@ -19,6 +19,11 @@ ESP = 50
 OPEN_TUN = ("bash", "-c", """device=$(mktemp -u /run/tun.XXXXXX) && mknod -m 666 "$device" c 10 200 &&
     mount --bind "$device" /dev/net/tun && rm "$device" && exec "$@" """, "sh")
 
+# As systemd starts a unit with User= and AmbientCapabilities=.
+KEPT = "+net_admin,+net_raw,+net_bind_service,+dac_read_search"
+AS_A_UNIT = ("setpriv", f"--reuid={UID}", f"--regid={GID}", "--clear-groups", f"--inh-caps={KEPT}",
+             f"--ambient-caps={KEPT}", f"--bounding-set=-all,{KEPT}")
+
 
 def own(sites, name="left", options=USER, setkey=None, wrap=OPEN_TUN, **shape):
     """A gateway that has a folder for its socket alone, as packages give it, and is not started yet."""
@@ -228,9 +233,7 @@ def a_unit_that_is_the_user_from_the_start():
     with Sites("pu") as sites:
         sites.start("right")
         left = own(sites, options=())
-        kept = "+net_admin,+net_raw,+net_bind_service,+dac_read_search"
-        left.wrap = (*OPEN_TUN, "setpriv", f"--reuid={UID}", f"--regid={GID}", "--clear-groups", f"--inh-caps={kept}",
-                     f"--ambient-caps={kept}", f"--bounding-set=-all,{kept}")
+        left.wrap = (*OPEN_TUN, *AS_A_UNIT)
         for place in ("run", "kept"):
             os.mkdir(f"{left.folder}/{place}", 0o700)
         left.host.sh(f"{program()} arm {left.setkey} --control {left.control} --state {left.folder}/kept")

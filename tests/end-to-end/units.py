@@ -9,14 +9,11 @@ from ike import Keyed, config
 from network.expect import expect
 from network.gateway import Gateway, program
 from network.sites import Sites, setkey_text
-from privileges_user import GID, OPEN_TUN, UID
+from privileges_user import AS_A_UNIT, GID, OPEN_TUN, UID
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 UNITS = os.path.join(HERE, "../../packaging/systemd")
 FILTER = os.path.join(HERE, "../network/unit_filter.py")
-KEPT = "+net_admin,+net_raw,+net_bind_service,+dac_read_search"
-AS_THE_USER = ("setpriv", f"--reuid={UID}", f"--regid={GID}", "--clear-groups", f"--inh-caps={KEPT}",
-               f"--ambient-caps={KEPT}", f"--bounding-set=-all,{KEPT}")
 START_SECONDS = 20
 
 
@@ -24,7 +21,7 @@ def gateway_of(sites, kind, text, unit):
     """Not started yet; armed before, as the unit for that does, in folders that systemd gives to the user."""
     left = kind(sites.left, text, ("--workers", "2"), started=False)
     left.control = f"{left.folder}/run/control.sock"
-    left.wrap = (*OPEN_TUN, *AS_THE_USER, FILTER, unit)
+    left.wrap = (*OPEN_TUN, *AS_A_UNIT, FILTER, unit)
     sites.gateways["left"] = left
     for place in ("run", "kept"):
         os.mkdir(f"{left.folder}/{place}", 0o700)

@@ -73,6 +73,11 @@ def set_feature(host, device, command, is_on):
         fcntl.ioctl(control, SIOCETHTOOL, request)
 
 
+def on_planes(tests, *pairs):
+    """Cases by name: each test with each pair of planes, of the left gateway and of the right one."""
+    return {f"{name}, {left} and {right}": test(left, right) for left, right in pairs for name, test in tests.items()}
+
+
 def options_of(plane):
     return () if STAND_IN else ("--plane", plane)
 

@@ -6,8 +6,8 @@ import re
 from ike import start_files_of_the_readme
 from network.expect import expect
 from network.wire import ESP, UDP
-from planes import (PlaneSites, carried, counted_by_the_kernel, options_of, says_its_plane, seen_without_a_tunnel,
-                    setkey, words)
+from planes import (PlaneSites, carried, counted_by_the_kernel, on_planes, options_of, says_its_plane,
+                    seen_without_a_tunnel, setkey, words)
 
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
 # Of `setkey -D`, what time and traffic change.
@@ -95,12 +95,6 @@ def by_ike(left, right):
     return test
 
 
-def cases(*pairs):
-    return {name: test for left, right in pairs for name, test in (
-        (f"README's tunnel, {left} and {right}", tunnel(left, right)),
-        (f"README's tunnel by IKE, {left} and {right}", by_ike(left, right)),
-    )}
-
-
-CASES = cases(("kernel", "kernel"), ("kernel", "user"))
-LONG = cases(("user", "kernel"))
+TUNNELS = {"README's tunnel": tunnel, "README's tunnel by IKE": by_ike}
+CASES = on_planes(TUNNELS, ("kernel", "kernel"), ("kernel", "user"))
+LONG = on_planes(TUNNELS, ("user", "kernel"))

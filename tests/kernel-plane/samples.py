@@ -9,7 +9,7 @@ from network.expect import expect
 from network.gateway import Gateway, GatewayError
 from network.sites import NETS, OUTER
 from network.wire import ESP, Packet
-from planes import (AH, PORT, SIZE, PlaneSites, canaries, carried, counted_by_the_kernel, options_of,
+from planes import (AH, PORT, SIZE, PlaneSites, canaries, carried, counted_by_the_kernel, on_planes, options_of,
                     seen_without_a_tunnel, setkey, words)
 from readme_tunnel import blocks
 
@@ -174,19 +174,16 @@ def to_a_port_carries(left, right):
     return test
 
 
-def carry(*pairs):
-    return {name: test for left, right in pairs for name, test in (
-        (f"the tunnel of ipsec-tools' sample.cf, {left} and {right}", the_tunnel_carries(left, right)),
-        (f"a port of ipsec-tools' sample.cf with IPComp, {left} and {right}", to_a_port_carries(left, right)),
-    )}
+CARRY = {"the tunnel of ipsec-tools' sample.cf": the_tunnel_carries,
+         "a port of ipsec-tools' sample.cf with IPComp": to_a_port_carries}
 
 
 CASES = {
     "ipsec-tools' samples, statement by statement, on both planes": one_by_one(*REFUSED, *SAMPLES),
-    **carry(("kernel", "user")),
+    **on_planes(CARRY, ("kernel", "user")),
 }
 LONG = {
-    **carry(("kernel", "kernel"), ("user", "kernel")),
+    **on_planes(CARRY, ("kernel", "kernel"), ("user", "kernel")),
     "ipsec-tools' samples are taken by both planes alike": taken(*SAMPLES),
     "ipsec-tools' samples are refused by both planes alike": refused(*REFUSED),
 }

@@ -181,9 +181,12 @@ fn asked(findings: &Findings) -> Section {
     Section::new("asked", "What was asked", definitions(&facts))
 }
 
+/// Each once, in the order of the spec, which the run has shuffled.
 fn distinct(findings: &Findings, of: impl Fn(&crate::record::Record) -> String) -> String {
     let mut all: Vec<String> = Vec::new();
-    for record in findings.records {
+    let mut records: Vec<_> = findings.records.iter().collect();
+    records.sort_by_key(|record| record.order);
+    for record in records {
         let one = of(record);
         if !all.contains(&one) {
             all.push(one);

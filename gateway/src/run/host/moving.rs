@@ -42,12 +42,10 @@ impl Host {
         self.part(Some(Arc::new(parting)));
         let outcome = if has_rekeys {
             self.begin_with_rekeys(to_kernel, context)
+        } else if to_kernel {
+            run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS)
         } else {
-            if to_kernel {
-                run(to_kernel::ToKernel::new(self, context), &to_kernel::STEPS)
-            } else {
-                run(to_user::ToUser::new(self, context), &to_user::STEPS)
-            }
+            run(to_user::ToUser::new(self, context), &to_user::STEPS)
         };
         if outcome.is_err() || !has_rekeys {
             self.crossing = None;

@@ -55,7 +55,11 @@ impl Claim {
             Deciding::Largest => ", best case",
             Deciding::Smallest => ", worst case",
         };
-        let ours = if self.is_limit_ours() { ", ours" } else { "" };
+        let ours = if self.is_limit_ours() {
+            " (this lab's limit)"
+        } else {
+            ""
+        };
         format!("{what}{which}: {}{ours}", self.limits(figure))
     }
 
@@ -119,7 +123,7 @@ mod tests {
             found.unwrap().judged_by()
         };
         let ours = judged("iatrou-2009", "Plain IP saturates");
-        assert_eq!(ours, "`ideal_ratio`: at least 97.0 %, ours");
+        assert_eq!(ours, "`ideal_ratio`: at least 97.0 % (this lab's limit)");
         for (study, beginning) in [
             ("iatrou-2009", "At 1 Gbit/s confidentiality"),
             ("iatrou-2009", "At 1 Gbit/s softirq and irq"),
@@ -127,7 +131,7 @@ mod tests {
             ("klassert-2010", "R3"),
         ] {
             let judged = judged(study, beginning);
-            assert!(!judged.ends_with("ours"), "{beginning}: {judged}");
+            assert!(!judged.ends_with("limit)"), "{beginning}: {judged}");
         }
     }
 
