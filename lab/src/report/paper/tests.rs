@@ -241,6 +241,19 @@ fn a_tunnel_is_compared_with_itself_and_not_with_plain_ip() {
     };
     let answer = ClaimCheck::of(&claim, &Findings::of(&records).unwrap());
     assert_eq!(answer.verdict(), "holds", "{:?}", answer.middle());
+    // Nor is plain IP compared with a tunnel.
+    let of_plain = Claim {
+        of: level("mtu", "1500"),
+        to: Some(level("mtu", "9000")),
+        ..claim
+    };
+    let answer = ClaimCheck::of(&of_plain, &Findings::of(&records).unwrap());
+    assert_eq!(
+        answer.shown().matches("cells").count(),
+        0,
+        "{}",
+        answer.shown()
+    );
 }
 
 #[test]

@@ -216,7 +216,7 @@ pub(super) fn matches(cell: &MeasuredCell, wanted: &Levels) -> bool {
 }
 
 /// Whether two cells share every factor but those that these levels name. Plain IP has no suite and no mode: a factor
-/// that the other cell lacks is passed over where the levels name its contender, and there alone.
+/// that one of them lacks is passed over where the levels name the other cell's contender, and there alone.
 fn same(cell: &MeasuredCell, other: &MeasuredCell, levels: &Levels) -> bool {
     let (Some(here), Some(there)) = (cell.trials.first(), other.trials.first()) else {
         return false;
@@ -229,5 +229,7 @@ fn same(cell: &MeasuredCell, other: &MeasuredCell, levels: &Levels) -> bool {
         };
         !levels.contains_key(name) && !as_here
     };
-    !here.factors.iter().any(differs)
+    let is_known = |name: &String| levels.contains_key(name) || here.factors.contains_key(name);
+    let has_more = !may_lack && !there.factors.keys().all(is_known);
+    !has_more && !here.factors.iter().any(differs)
 }
