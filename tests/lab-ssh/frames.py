@@ -20,6 +20,9 @@ BETA = "right (ssh://root@beta:2202): "
 # Nothing of alpha's can be meant where beta's monotonic clock is more than a day ahead.
 ANOTHER_CLOCK = ["unshare", "-T", "--monotonic", "100000"]
 NO_PACKET_SOCKETS = ["setpriv", "--bounding-set", "-net_raw"]
+# The lab's own limit: a sender further behind than this did not send at the rate.
+MAX_BEHIND_RATIO = 0.02
+RUNS_FOR_A_SENDER_IN_TIME = 5
 
 
 class NotHere(Exception):
@@ -30,6 +33,29 @@ def figures(run):
     return {record["contender"]: record["figures"] for record in run.records()}
 
 
+def round_trips_alone(run):
+    """Checks the delays of a run between two clocks. Returns whether each sender kept the rate at 50 percent: where a
+    busy machine let it fall behind, the lab gives no delays of that rate."""
+    expect(sorted(figures(run)) == ["esplanade-aes-128-gcm-transport", "plain"], run.outcomes())
+    kept = True
+    for name, found in figures(run).items():
+        expect(found["rate_pps"] > 0, (name, found))
+        expect(not [figure for figure in found if figure.startswith("latency")], (name, found))
+        expected = ["rtt", "rtt_at_50"]
+        if found["behind_at_50_ratio"] > MAX_BEHIND_RATIO:
+            expect(not [figure for figure in found if figure.startswith("rtt_at_50")], (name, found))
+            expected.remove("rtt_at_50")
+            kept = False
+        for what in expected:
+            # A day between the clocks would show as 10^11 µs; the limit is a second.
+            expect(0 < found[f"{what}.p50_us"] <= found[f"{what}.max_us"] < 1e6, (name, found))
+            expect(found[f"{what}.answers_count"] > 10, (name, found))
+    for name in ["report.html", "table.txt"]:
+        with open(f"{run.out}/{name}") as file:
+            expect("one-way delays of frames are not measured here" in file.read(), name)
+    return kept
+
+
 def two_clocks(machines):
     if subprocess.run([*ANOTHER_CLOCK, "true"], capture_output=True).returncode != 0:
         raise NotHere("time-namespaces")
@@ -37,19 +63,12 @@ def two_clocks(machines):
         [number] = machines.having("beta", "sshd -D")
         expect(os.readlink(f"/proc/{number}/ns/time") != os.readlink("/proc/self/ns/time"), "beta has our clock")
         before = machines.pictures()
-        run = machines.lab(SPEC + SEARCH + PLAIN + OURS, *SHORT).ends(0)
-        expect(sorted(figures(run)) == ["esplanade-aes-128-gcm-transport", "plain"], run.outcomes())
-        for name, found in figures(run).items():
-            expect(found["rate_pps"] > 0, (name, found))
-            expect(not [figure for figure in found if figure.startswith("latency")], (name, found))
-            for what in ["rtt", "rtt_at_50"]:
-                # A day between the clocks would show as 10^11 µs; the limit is a second.
-                expect(0 < found[f"{what}.p50_us"] <= found[f"{what}.max_us"] < 1e6, (name, found))
-                expect(found[f"{what}.answers_count"] > 10, (name, found))
-        for name in ["report.html", "table.txt"]:
-            with open(f"{run.out}/{name}") as file:
-                expect("one-way delays of frames are not measured here" in file.read(), name)
-        machines.unchanged(before)
+        for _ in range(RUNS_FOR_A_SENDER_IN_TIME):
+            kept = round_trips_alone(machines.lab(SPEC + SEARCH + PLAIN + OURS, *SHORT).ends(0))
+            machines.unchanged(before)
+            if kept:
+                return
+        raise AssertionError(f"a sender fell behind in each of {RUNS_FOR_A_SENDER_IN_TIME} runs")
 
 
 def backwards(machines):
