@@ -194,6 +194,15 @@ impl Planned {
         self.sealed_len = 0;
     }
 
+    /// Appends a packet with one ESP header, which will have `len` bytes, behind those planned before.
+    #[inline]
+    pub fn append_sealed(&mut self, plan: PlanId, reservation: SequenceReservation, len: usize) {
+        let range = self.sealed_len..self.sealed_len + len;
+        self.sealed_len = range.end;
+        self.append(plan, OutputBuffer::Sealed, range);
+        self.reservations.push(reservation);
+    }
+
     /// Appends a protected packet to the last burst if it lies directly behind it, is no longer, and has the same outer
     /// header; begins a new burst otherwise.
     pub fn append(&mut self, plan: PlanId, buffer: OutputBuffer, range: Range<usize>) {

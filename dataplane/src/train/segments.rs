@@ -25,13 +25,13 @@ pub struct Segments {
     kind: Kind,
     is_v6: bool,
     /// Where the transport header starts.
-    transport: usize,
+    transport: u32,
     /// Bytes that each segment has a fresh copy of.
-    head_len: usize,
+    head_len: u32,
     /// Bytes behind the head, all segments together.
-    payload_len: usize,
+    payload_len: u32,
     /// Payload bytes of each segment but the last.
-    size: usize,
+    size: u32,
     count: u32,
 }
 
@@ -73,6 +73,7 @@ impl Segments {
     }
 
     /// A finished packet, which is sent unchanged.
+    #[inline]
     pub fn whole(outline: &Outline) -> Self {
         Self::single(outline, Kind::Whole, 0)
     }
@@ -84,20 +85,21 @@ impl Segments {
             is_v6: false,
             transport: 0,
             head_len: 0,
-            payload_len: len,
-            size: len,
+            payload_len: len as u32,
+            size: len as u32,
             count: 1,
         }
     }
 
+    #[inline]
     fn single(outline: &Outline, kind: Kind, head_len: usize) -> Self {
         Self {
             kind,
             is_v6: outline.source.is_ipv6(),
-            transport: outline.header_len,
-            head_len,
-            payload_len: outline.total_len - head_len,
-            size: outline.total_len,
+            transport: outline.header_len as u32,
+            head_len: head_len as u32,
+            payload_len: (outline.total_len - head_len) as u32,
+            size: outline.total_len as u32,
             count: 1,
         }
     }
@@ -122,14 +124,17 @@ impl Segments {
             return Err(Dropped::Malformed);
         }
         let payload_len = packet.len() - head_len;
-        let size = usize::from(size);
         Ok(Self {
-            head_len,
-            payload_len,
-            size,
-            count: payload_len.div_ceil(size).max(1) as u32,
+            head_len: head_len as u32,
+            payload_len: payload_len as u32,
+            size: size.into(),
+            count: payload_len.div_ceil(size.into()).max(1) as u32,
             ..Self::single(outline, kind, 0)
         })
+    }
+
+    fn transport(&self) -> usize {
+        self.transport as usize
     }
 
     /// How many packets it becomes, at least 1.
@@ -139,25 +144,25 @@ impl Segments {
 
     /// Bytes of the head that is written for each packet; 0 if the item is sent unchanged.
     pub fn head_len(&self) -> usize {
-        self.head_len
+        self.head_len as usize
     }
 
     /// Where in the item the bytes behind packet `number`'s head lie.
     pub fn payload(&self, number: u32) -> Range<usize> {
-        let start = number as usize * self.size;
-        let end = (start + self.size).min(self.payload_len);
-        self.head_len + start..self.head_len + end
+        let start = number as usize * self.size as usize;
+        let end = (start + self.size as usize).min(self.payload_len as usize);
+        self.head_len() + start..self.head_len() + end
     }
 
     /// Bytes of packet `number`, head and payload.
     pub fn packet_len(&self, number: u32) -> usize {
-        self.head_len + self.payload(number).len()
+        self.head_len() + self.payload(number).len()
     }
 
     /// Writes the head of packet `number`, checksums over head and payload included, to `head`, which is
     /// [`Segments::head_len`] bytes. `item` is what was planned for.
     pub fn write_head(&self, item: &[u8], number: u32, head: &mut [u8]) {
-        head.copy_from_slice(&item[..self.head_len]);
+        head.copy_from_slice(&item[..self.head_len()]);
         let payload = &item[self.payload(number)];
         match self.kind {
             Kind::Whole => {}
@@ -166,21 +171,21 @@ impl Segments {
                 self.renumber_ip(head, number, payload.len());
                 self.renumber_tcp(head, number);
                 let checksum = self.transport_checksum(head, payload, TCP, TCP_CHECKSUM);
-                put_u16(head, self.transport + TCP_CHECKSUM, checksum);
+                put_u16(head, self.transport() + TCP_CHECKSUM, checksum);
             }
             Kind::Udp => {
                 self.renumber_ip(head, number, payload.len());
                 let len = UDP_HEADER_LEN + payload.len();
-                put_u16(head, self.transport + 4, len as u16);
+                put_u16(head, self.transport() + 4, len as u16);
                 let checksum = self.transport_checksum(head, payload, UDP, UDP_CHECKSUM);
-                put_u16(head, self.transport + UDP_CHECKSUM, not_zero(checksum));
+                put_u16(head, self.transport() + UDP_CHECKSUM, not_zero(checksum));
             }
         }
     }
 
     /// RFC 791: each segment is a separate datagram, with its own identification.
     fn renumber_ip(&self, head: &mut [u8], number: u32, payload_len: usize) {
-        let len = self.head_len + payload_len;
+        let len = self.head_len() + payload_len;
         if self.is_v6 {
             return put_u16(head, 4, (len - 40) as u16);
         }
@@ -188,14 +193,14 @@ impl Segments {
         put_u16(head, 2, len as u16);
         put_u16(head, 4, identification);
         put_u16(head, 10, 0);
-        let checksum = Sum::new().bytes(&head[..self.transport]).finish();
+        let checksum = Sum::new().bytes(&head[..self.transport()]).finish();
         put_u16(head, 10, checksum);
     }
 
     /// RFC 9293, RFC 3168 6.1.2: FIN and PSH are set in the last segment only, CWR in the first only.
     fn renumber_tcp(&self, head: &mut [u8], number: u32) {
-        let at = self.transport;
-        let offset = (number as usize * self.size) as u32;
+        let at = self.transport();
+        let offset = number.wrapping_mul(self.size);
         let sequence = get_u32(head, at + 4).wrapping_add(offset);
         put_u32(head, at + 4, sequence);
         if number + 1 < self.count {
@@ -214,7 +219,7 @@ impl Segments {
         protocol: u8,
         field: usize,
     ) -> u16 {
-        let (ip, transport) = head.split_at_mut(self.transport);
+        let (ip, transport) = head.split_at_mut(self.transport());
         put_u16(transport, field, 0);
         let addresses = if self.is_v6 { 8..40 } else { 12..20 };
         // RFC 9293 3.1, RFC 8200 8.1: the pseudo-header; a train's length fits 16 bits.

@@ -328,7 +328,7 @@ impl Sealing<'_, '_> {
             plan,
             sa: self.assigner.sa(self.planned.plans[plan].sa),
         };
-        self.assigner.assign(self.planned, self.counts, payload);
+        self.assigner.assign(self.planned, self.counts, &payload);
         self.counts.bytes = bytes;
     }
 }

@@ -44,11 +44,12 @@ impl<'a> Assigner<'a> {
 
     /// Assigns sequence numbers to all packets of an item with one ESP header each; to a shorter last one by itself, so
     /// that lifetimes count the bytes that are carried.
+    #[inline]
     pub fn assign(
         &mut self,
         planned: &mut Planned,
         counts: &mut PacketCounts,
-        classified: ClassifiedItem<'a>,
+        classified: &ClassifiedItem<'a>,
     ) {
         let segments = &classified.item.segments;
         let count = segments.count();
@@ -58,13 +59,13 @@ impl<'a> Assigner<'a> {
         } else {
             last
         };
-        let mut assigned = self.assign_equal(planned, counts, &classified, 0..even);
+        let mut assigned = self.assign_equal(planned, counts, classified, 0..even);
         if assigned == even && even < count {
-            assigned += self.assign_equal(planned, counts, &classified, even..count);
+            assigned += self.assign_equal(planned, counts, classified, even..count);
         }
         if assigned > 0 {
             planned.items.push(EspItem {
-                item: classified.item,
+                item: classified.item.clone(),
                 assigned,
                 plan: classified.plan,
             });
@@ -81,14 +82,24 @@ impl<'a> Assigner<'a> {
     ) -> u32 {
         let (sa, mut next) = (classified.sa, numbers.start);
         let len = classified.item.segments.packet_len(next);
+        let plan = &planned.plans[classified.plan];
+        let (index, plaintext_len) = (plan.sa, len - plan.outside);
+        let sealed_len = sealed_len(&sa.config, plaintext_len);
         while next < numbers.end {
             let wanted = numbers.end - next;
-            match self.reserve(planned.plans[classified.plan].sa, sa, wanted, len) {
+            match self.reserve(index, sa, wanted, len) {
                 Ok((first, granted)) => {
                     for step in 0..granted {
                         let sequence = SequenceNumber(first.0 + u64::from(step));
-                        self.append(planned, counts, classified, sequence, len);
+                        let reservation = SequenceReservation {
+                            sequence,
+                            iv: self.iv(sa),
+                            plaintext_len,
+                        };
+                        planned.append_sealed(classified.plan, reservation, sealed_len);
                     }
+                    planned.heads_len += granted as usize * classified.item.segments.head_len();
+                    counts.bytes += u64::from(granted) * len as u64;
                     next += granted;
                 }
                 Err(reason) => {
@@ -115,32 +126,14 @@ impl<'a> Assigner<'a> {
         locked.reserve(&sa.config, wanted, len as u64, self.now)
     }
 
-    /// Appends a packet with its sequence number behind those planned before.
-    fn append(
-        &mut self,
-        planned: &mut Planned,
-        counts: &mut PacketCounts,
-        classified: &ClassifiedItem<'a>,
-        sequence: SequenceNumber,
-        len: usize,
-    ) {
-        let sa = classified.sa;
-        let iv = if sa.has_random_ivs() {
+    /// The IV of the next packet, where it is random.
+    #[inline]
+    fn iv(&mut self, sa: &Sa) -> Iv {
+        if sa.has_random_ivs() {
             sa.random_iv(&mut |bytes| self.ivs.fill(bytes))
         } else {
             Iv::default()
-        };
-        let plaintext_len = len - planned.plans[classified.plan].outside;
-        let range = planned.sealed_len..planned.sealed_len + sealed_len(&sa.config, plaintext_len);
-        planned.sealed_len = range.end;
-        planned.append(classified.plan, OutputBuffer::Sealed, range);
-        planned.heads_len += classified.item.segments.head_len();
-        counts.bytes += len as u64;
-        planned.reservations.push(SequenceReservation {
-            sequence,
-            iv,
-            plaintext_len,
-        });
+        }
     }
 
     /// Assigns the sequence numbers of all layers to every packet of an item whose plan has an SA chain.

@@ -148,7 +148,7 @@ impl<'a> Planner<'a> {
             sa: self.assigner.sa(batch.planned.plans[id].sa),
         };
         let before = batch.counts.bytes;
-        self.assign(batch, next);
+        self.assign(batch, &next);
         if batch.counts.bytes > before {
             // The bytes of the packet as it came are counted, as its receiver does.
             batch.counts.bytes = before + len;

@@ -114,7 +114,7 @@ impl<'a> Planner<'a> {
         if classified.item.segments.packet_len(0) > plan.inner_mtu {
             return self.shrink(batch, classified);
         }
-        self.assign(batch, classified);
+        self.assign(batch, &classified);
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
                 Ok(())
             }
             Fit::Fits | Fit::FragmentInner | Fit::FragmentOuter => {
-                self.assign(batch, classified);
+                self.assign(batch, &classified);
                 Ok(())
             }
             Fit::TooBig(mtu) => {
@@ -187,19 +187,20 @@ impl<'a> Planner<'a> {
     }
 
     /// Assigns sequence numbers to the packets of an item, or packs them into payloads whose turn comes later.
-    pub(super) fn assign(&mut self, batch: &mut OutboundBatch, classified: ClassifiedItem<'a>) {
+    #[inline]
+    pub(super) fn assign(&mut self, batch: &mut OutboundBatch, classified: &ClassifiedItem<'a>) {
         let plan = &batch.planned.plans[classified.plan];
         if let Some(compression) = plan.compression {
-            return self.compress(batch, &classified, &compression);
+            return self.compress(batch, classified, &compression);
         }
         let (is_aggfrag, has_chain) = (plan.is_aggfrag, !plan.chain.is_empty());
         let (planned, counts) = (&mut batch.planned, &mut batch.counts);
         if is_aggfrag {
-            self.pack(batch, &classified);
+            self.pack(batch, classified);
         } else if has_chain {
             let chains = &*self.classifier.chains;
             self.assigner
-                .assign_nested(planned, counts, chains, &classified);
+                .assign_nested(planned, counts, chains, classified);
         } else {
             self.assigner.assign(planned, counts, classified);
         }
@@ -229,7 +230,7 @@ impl<'a> Planner<'a> {
             sa: self.classifier.snapshot.sa(plans[plan].sa),
             plan,
         };
-        self.assign(batch, classified);
+        self.assign(batch, &classified);
         Ok(())
     }
 
@@ -267,7 +268,7 @@ impl<'a> Planner<'a> {
                         },
                         ..*classified
                     };
-                    self.assign(batch, fragment);
+                    self.assign(batch, &fragment);
                 }
                 Err(reason) => batch.counts.drop(reason, 1),
             }
