@@ -3,7 +3,7 @@
 #
 # Each case runs the lab, ends it while a load is flowing, and then looks for what may be left: processes (each bears a
 # mark in its environment), links, routes, rules, nftables, mounts, named namespaces, temporary files. It all happens in
-# a network and mount namespace of its own, so that nobody else's links confuse the picture.
+# a network and mount namespace of its own, so that other programs' links confuse nothing.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 

@@ -114,7 +114,7 @@ as_user() (
     exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs env HOME="$place/user" "$@"
 )
 
-# Whoever is given a group is given the programs and the TUN device, too: here both may be for root alone.
+# A user who is given a group is given the programs and the TUN device, too: here both may be for root alone.
 without_root() {
   chmod 711 "$place"
   install -d -o "$user" "$place/user"

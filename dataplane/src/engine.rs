@@ -21,7 +21,7 @@ use crate::path_mtu::PathMtus;
 use crate::pipeline::affinity::Placement;
 use crate::pipeline::event::Event;
 use crate::pipeline::governor::{self, Governor, LaneReport, PumpStep, ReportCell, Workers};
-use crate::pipeline::hold::{Gate, Held};
+use crate::pipeline::hold::{Held, Safepoint};
 use crate::pipeline::lane::Commit;
 use crate::pipeline::pump::{LaneConfig, Prepare, Pump};
 use crate::pipeline::wake;
@@ -126,7 +126,7 @@ pub struct DataPlane {
     /// Ends after the readers, which still drain their lanes.
     threads: Arc<WorkerThreads>,
     report_cells: [ReportCell; 2],
-    gates: [Arc<Gate>; 2],
+    safepoints: [Arc<Safepoint>; 2],
     outbound: Arc<Counters>,
     inbound: Arc<Counters>,
 }
@@ -172,7 +172,7 @@ impl DataPlane {
             readers: Vec::with_capacity(READING_THREADS),
             threads: Arc::new(threads),
             report_cells: [(); 2].map(|()| governor::report_cell(options.workers)),
-            gates: Default::default(),
+            safepoints: Default::default(),
             outbound,
             inbound,
         };
@@ -202,7 +202,7 @@ impl DataPlane {
             workers: options.workers,
             threads: Arc::clone(&self.threads),
             report_cell: Arc::clone(&self.report_cells[self.readers.len()]),
-            gate: Arc::clone(&self.gates[self.readers.len()]),
+            safepoint: Arc::clone(&self.safepoints[self.readers.len()]),
             placement: options.placement.clone(),
             direction,
             hook: Arc::clone(hook),
@@ -231,7 +231,7 @@ impl DataPlane {
     /// left, and gives up after `limit`. Packets that arrive wait in the source's queue until the hold is dropped.
     pub fn hold(&self, direction: Direction, limit: Duration) -> Option<Held> {
         let place = usize::from(direction != Direction::Out);
-        self.gates[place].hold(limit, || self.wakers.wake())
+        self.safepoints[place].hold(limit, || self.wakers.wake())
     }
 
     /// Stops reading, sends all batches in flight, and returns the final counts.
@@ -243,7 +243,7 @@ impl DataPlane {
     fn halt(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.wakers.wake();
-        self.gates.iter().for_each(|gate| gate.end());
+        self.safepoints.iter().for_each(|safepoint| safepoint.end());
         for reader in self.readers.drain(..) {
             // A thread that panicked has printed its message already.
             let _ = reader.join();
@@ -322,7 +322,7 @@ struct Reader {
     workers: Workers,
     threads: Arc<WorkerThreads>,
     report_cell: ReportCell,
-    gate: Arc<Gate>,
+    safepoint: Arc<Safepoint>,
     placement: Placement,
     direction: Direction,
     hook: Hook,
@@ -336,7 +336,7 @@ impl Reader {
             (self.hook)(Notice::Failed { direction, error });
         }
         pump.drain();
-        self.gate.end();
+        self.safepoint.end();
     }
 
     fn pump<P: Prepare, C: Commit<P::Batch>>(&self, pump: &mut Pump<P, C>) -> io::Result<()> {
@@ -344,7 +344,7 @@ impl Reader {
         let mut governor = Governor::of_this_thread(self.workers, threads, report_cell);
         let (mut poll_until, mut in_a_row) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
-            let is_asked = self.gate.is_asked();
+            let is_asked = self.safepoint.is_asked();
             let wait = match self.idle {
                 _ if is_asked => Wait::Poll,
                 Idle::Sleep => Wait::AtMost(MAX_SLEEP),
@@ -354,7 +354,7 @@ impl Reader {
             let count = pump.step(wait)?;
             if is_asked && count == 0 {
                 pump.drain();
-                self.gate.stay();
+                self.safepoint.stay();
                 continue;
             }
             if let (Idle::Adaptive(time), 1..) = (self.idle, count) {

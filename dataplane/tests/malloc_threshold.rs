@@ -1,12 +1,12 @@
-//! What rooms cost, seen by the kernel's own account. Alone in its process: others' memory would be counted too.
+//! What buffers cost, by the kernel's accounting. Alone in its process: memory of other tests would be counted too.
 
 use dataplane::io::{MAX_ITEM_BYTES, set_malloc_threshold};
 use std::process::Command;
 use std::{env, fs};
 
-/// Kilobytes of this process that no file stands behind.
+/// Kilobytes of anonymous memory of this process.
 fn anonymous() -> usize {
-    let status = fs::read_to_string("/proc/self/status").expect("the kernel tells of us");
+    let status = fs::read_to_string("/proc/self/status").expect("the kernel reports this process");
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
     number
@@ -14,7 +14,7 @@ fn anonymous() -> usize {
         .expect("a number of kilobytes")
 }
 
-fn room() -> Vec<u8> {
+fn buffer() -> Vec<u8> {
     vec![0; 64 * MAX_ITEM_BYTES]
 }
 
@@ -31,17 +31,20 @@ fn in_one_heap(test: &str, body: fn()) {
 }
 
 #[test]
-fn a_room_costs_nothing_until_it_is_used_though_another_was_let_go() {
-    let test = "a_room_costs_nothing_until_it_is_used_though_another_was_let_go";
+fn a_buffer_costs_nothing_until_it_is_used_though_another_was_freed() {
+    let test = "a_buffer_costs_nothing_until_it_is_used_though_another_was_freed";
     in_one_heap(test, || {
         set_malloc_threshold();
         let before = anonymous();
         for _ in 0..4 {
-            drop(room());
+            drop(buffer());
         }
-        let rooms = [room(), room(), room()];
+        let buffers = [buffer(), buffer(), buffer()];
         let grown = anonymous() - before;
-        assert!(grown < 1024, "three rooms of 4 MB cost {grown} KB at rest");
-        drop(rooms);
+        assert!(
+            grown < 1024,
+            "three buffers of 4 MB cost {grown} KB at rest"
+        );
+        drop(buffers);
     });
 }

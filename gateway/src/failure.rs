@@ -1,9 +1,10 @@
 //! Why a command failed, as its user reads it.
 
 use std::fmt;
+use std::io;
 
 /// Why a command or request failed: one message for its user, and an exit code that is not 0. No caller decides by it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     message: String,
     code: u8,
@@ -30,6 +31,12 @@ impl Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(error)
+    }
+}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

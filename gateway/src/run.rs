@@ -99,7 +99,7 @@ fn prepare(given: &RunOptions) -> Result<Prepared, Failure> {
     }
     let chosen = user::choose(&options)?;
     let file = Source::new(&options, config.as_ref(), &chosen.user)?;
-    let text = memory::with_keys(|| {
+    let text = memory::with_keys(|| -> Result<_, Failure> {
         let text = file.read(&warnings.warn())?;
         // Mistakes in the file are reported before anything is changed.
         apply::parse(&text)?;
@@ -158,7 +158,6 @@ fn begin(prepared: Prepared, mut inheritance: Inheritance) -> Result<(), Failure
             new_owner: chosen.new_owner(),
             control: &control,
             beside: server.folder(),
-            noted: Record::noted_in_this_boot(server.folder()),
         },
         &warnings.warn(),
     )?;
@@ -183,7 +182,6 @@ fn begin(prepared: Prepared, mut inheritance: Inheritance) -> Result<(), Failure
     let mut record = Record::of(&site).map_err(Failure::new)?;
     let is_first = left_over.is_none();
     record.settings = left_over.map(|record| record.settings).unwrap_or_default();
-    record.numbers = numbers.boot_record();
     let mut plane = OwnPlane::new(host, dataplane::clock::now, random(options.seed));
     plane.keep(numbers);
     plane.numbers().start().map_err(Failure::new)?;

@@ -11,12 +11,12 @@
 //! Everything is opened before privileges are dropped. From then on the files are only queried (`fstat`), written
 //! (`pwrite64`) and synced (`fdatasync`) by their descriptors; no path is opened any more.
 
-mod boot_record;
 mod committer;
 mod disk;
 mod header;
 mod keeper;
 mod key_fingerprint;
+mod last_used;
 mod machine;
 mod open;
 mod recent;
@@ -25,7 +25,6 @@ mod records;
 mod store;
 mod threads;
 
-pub(crate) use boot_record::BootRecord;
 pub(crate) use key_fingerprint::keyed_hash;
 pub(crate) use open::{Wanted, open, remove_recent};
 
@@ -159,14 +158,6 @@ impl Numbers {
     /// Whether another process with the same keys can continue from the stored numbers.
     pub(crate) fn are_kept(&self) -> bool {
         matches!(self, Self::Kept(keeping) if keeping.shared.trouble().is_none())
-    }
-
-    /// The record by which a later start in this boot recognises the state that was used last.
-    pub(crate) fn boot_record(&self) -> Option<BootRecord> {
-        match self {
-            Self::Kept(keeping) => Some(BootRecord::of(keeping.shared.committer.header())),
-            Self::Unasked | Self::NotKept(_) => None,
-        }
     }
 }
 

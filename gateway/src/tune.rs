@@ -250,7 +250,7 @@ fn of_names(mut rows: Vec<Row>, names: &[&str]) -> Result<Vec<Row>, Failure> {
             "`{}` does not exist on this kernel or these devices",
             row.name
         )),
-        Assessment::Told => Some(format!(
+        Assessment::Informational => Some(format!(
             "`{}` is shown only, never changed: {}",
             row.name, row.reason
         )),

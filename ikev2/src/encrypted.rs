@@ -11,7 +11,7 @@
 
 use crate::fragments::{Fragment, MAX_FRAGMENTS};
 use crate::message::{
-    Body, HEADER_LEN, Header, Malformed, Message, Payload, PayloadType, Place, Refusal, TooLong,
+    Body, HEADER_LEN, Header, Location, Malformed, Message, Payload, PayloadType, Refusal, TooLong,
     payload,
 };
 use ipsec::{algorithm::Encryption, suite::Suite};
@@ -149,7 +149,7 @@ enum Part {
 /// RFC 7296 3.14: the last byte is the number of padding bytes in front of it; they may have any value.
 fn without_padding(text: &mut [u8]) -> Result<&[u8], Malformed> {
     let malformed = Malformed {
-        place: Place::Payload(PayloadType::ENCRYPTED),
+        location: Location::Payload(PayloadType::ENCRYPTED),
         offset: text.len().saturating_sub(1),
         expected: "a length of padding that fits",
     };

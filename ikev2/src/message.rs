@@ -17,7 +17,7 @@ mod reader;
 mod writer;
 
 pub use header::{ExchangeType, Flags, HEADER_LEN, Header, IkeSpi};
-pub use malformed::{Malformed, Place, Refusal};
+pub use malformed::{Location, Malformed, Refusal};
 pub use payload::{Body, Payload};
 pub use payload_type::PayloadType;
 pub use writer::TooLong;

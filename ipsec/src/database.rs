@@ -125,13 +125,13 @@ impl Database {
     }
 
     /// Once a second: ages associations, removes dead ones, and returns what happened to each. The snapshot is a new
-    /// one if any died. `look` sees each association: all in one pass, for of thousands none lies in a cache.
+    /// one if any died. `visit` is called for each association: all in one pass, for of thousands none lies in a cache.
     pub fn tick(
         &mut self,
         now: u64,
-        look: impl FnMut(&Arc<Sa>, &SaUsage),
+        visit: impl FnMut(&Arc<Sa>, &SaUsage),
     ) -> Vec<(SaId, LifetimeEvent)> {
-        let events = self.age(now, look);
+        let events = self.age(now, visit);
         self.snapshot.take_used(|entry| entry.note_used(now));
         if std::mem::take(&mut self.has_marks) {
             for entry in self.draft.policies() {
@@ -156,7 +156,7 @@ impl Database {
     fn age(
         &self,
         now: u64,
-        mut look: impl FnMut(&Arc<Sa>, &SaUsage),
+        mut visit: impl FnMut(&Arc<Sa>, &SaUsage),
     ) -> Vec<(SaId, LifetimeEvent)> {
         let mut events = Vec::new();
         let mut later = self.draft.sas().skip(2 * PREFETCHED_SAS);
@@ -166,7 +166,7 @@ impl Database {
             soon.next().inspect(|sa| sa.state.fetch());
             let (own, usage) = sa.state.take_events_and_usage(&sa.config, now);
             events.extend(own.into_iter().map(|event| (sa.config.id, event)));
-            look(sa, &usage);
+            visit(sa, &usage);
         }
         events
     }

@@ -77,7 +77,7 @@ const TESTS: [Test; 22] = [
         share::refused,
     ),
     (
-        "a_soaker_loses_the_processor_that_somebody_keeps_busy",
+        "a_soaker_loses_the_processor_that_another_program_keeps_busy",
         meters::soaker,
     ),
     (

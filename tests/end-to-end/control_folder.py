@@ -13,7 +13,7 @@ from network.timeout import slowed
 from network.sites import Sites, setkey_text
 from refusals import run_gateway
 
-NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+UNPRIVILEGED = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 # The names of this version and of the one before: an attacker would try both.
 RECORDS = ("control.sock.state", "control.state")
 LOCKS = ("control.sock.lock", "control.lock")
@@ -21,7 +21,7 @@ RULES = "nft list tables; ip rule; ip route show table all"
 
 
 class Folder:
-    """A folder below one that everybody may pass through."""
+    """A folder below one that every user may pass through."""
 
     def __init__(self, mode):
         self.top = tempfile.mkdtemp(prefix="esplanade-folder-")
@@ -44,8 +44,8 @@ class Folder:
         with open(self.victim) as file:
             return file.read() == "precious"
 
-    def as_nobody(self, script):
-        subprocess.run([*NOBODY, "bash", "-c", script], cwd=self.path, check=True)
+    def run_unprivileged(self, script):
+        subprocess.run([*UNPRIVILEGED, "bash", "-c", script], cwd=self.path, check=True)
 
 
 def down(host, control, *options):
@@ -83,10 +83,10 @@ def others_may_write():
         status, output = run_gateway(sites.left, setkey_text("left"), folder.control)
         expect_refusal(status, output, folder.path, "user 0", "mode 0777", "chown", "--control")
         for name in RECORDS:
-            folder.as_nobody(f"echo '{record(folder.victim)}' > {name}")
+            folder.run_unprivileged(f"echo '{record(folder.victim)}' > {name}")
         status, output = down(sites.left, folder.control)
         expect_refusal(status, output, "mode 0777")
-        expect(folder.unharmed(), "`down` wrote where a record of somebody else's led it")
+        expect(folder.unharmed(), "`down` wrote where another user's record led it")
         os.chmod(folder.path, 0o755)
         os.chown(folder.path, 65534, 65534)
         status, output = run_gateway(sites.left, setkey_text("left"), folder.control)
@@ -96,13 +96,13 @@ def others_may_write():
 def links_are_not_followed():
     with Sites("cf") as sites, Folder(0o777) as folder:
         for name in RECORDS:
-            folder.as_nobody(f"ln -s {folder.victim} {name}.new")
+            folder.run_unprivileged(f"ln -s {folder.victim} {name}.new")
         for name in LOCKS:
-            folder.as_nobody(f"ln -s {folder.victim} {name}")
+            folder.run_unprivileged(f"ln -s {folder.victim} {name}")
         comes_up(sites.left, folder, "--tun", "nobodys0")
         down(sites.left, folder.control)
         expect(folder.unharmed(), "a link in a folder that others may write was followed")
-        # Where nobody else may write only root could have put it there, and still it is not followed.
+        # Where no other user may write only root could have put it there, and still it is not followed.
         os.chmod(folder.path, 0o755)
         for name in LOCKS:
             os.unlink(f"{folder.path}/{name}")
@@ -122,7 +122,7 @@ def settings_outside_are_left_alone():
         expect(folder.unharmed(), "`down` wrote outside of /proc/sys")
 
 
-def nobody_takes_the_lock():
+def another_user_cannot_take_the_lock():
     # As most systems have it: what is made without thought can be read by all.
     os.umask(0o022)
     with Sites("cf") as sites, Folder(0o755) as folder:
@@ -130,7 +130,7 @@ def nobody_takes_the_lock():
         down(sites.left, folder.control)
         locks = [f"{folder.path}/{name}" for name in LOCKS if os.path.exists(f"{folder.path}/{name}")]
         expect(locks, "the control failed: no lock file was left")
-        holder = subprocess.Popen([*NOBODY, "python3", "-c", """
+        holder = subprocess.Popen([*UNPRIVILEGED, "python3", "-c", """
 import fcntl, sys, time
 held = []
 for name in sys.argv[1:]:
@@ -157,7 +157,7 @@ def other_users_are_told():
         for mode in (0o755, 0o700):
             os.chmod(left.folder, mode)
             for words in (["status"], ["down"], ["drops"], ["setkey", "-D"]):
-                done = subprocess.run(sites.left.argv([*NOBODY, program(), *words, "--control", left.control]),
+                done = subprocess.run(sites.left.argv([*UNPRIVILEGED, program(), *words, "--control", left.control]),
                                       capture_output=True, text=True, timeout=slowed(30))
                 output = done.stdout + done.stderr
                 expect(done.returncode != 0 and "belongs to another user: run this as root" in output,
@@ -169,13 +169,13 @@ def strangers_are_told_nothing():
     """A socket of another user's gets no keys from root."""
     with Folder(0o755) as folder:
         os.chown(folder.path, 65534, 65534)
-        listener = subprocess.Popen([*NOBODY, "python3", "-c", """
+        listener = subprocess.Popen([*UNPRIVILEGED, "python3", "-c", """
 import socket, sys
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('there', flush=True)
 c, _ = s.accept(); c.settimeout(3); print(len(c.recv(4096)), flush=True)""", folder.control], stdout=subprocess.PIPE,
                                     text=True)
         try:
-            expect(listener.stdout.readline() == "there\n", "the control failed: nobody listens")
+            expect(listener.stdout.readline() == "there\n", "the control failed: no process listens")
             key = "add 192.0.2.1 192.0.2.2 esp 0x1001 -E aes-gcm-16 0x" + "5a" * 20 + ";"
             done = subprocess.run([program("setkey"), "-c"], input=key, capture_output=True, text=True,
                                   timeout=slowed(30),
@@ -207,6 +207,21 @@ def down_elsewhere_changes_nothing():
         expect(right.attempt("status")[0] == 0, "the other gateway does not answer any more")
 
 
+def force_spares_one_that_forwards():
+    """It has no TUN device that shows that it runs: its table of drop rules has an owner (since Linux 6.9)."""
+    with Sites("cf") as sites, tempfile.TemporaryDirectory() as folder:
+        left = sites.start("left", options=("--forward", "lan"))
+        before = sites.left.sh(RULES)
+        elsewhere = f"{folder}/control.sock"
+        status, output = down(sites.left, elsewhere, "--force", "--forward", "lan")
+        expect_refusal(status, output, "a running gateway owns", "lan")
+        expect(sites.left.sh(RULES) == before, "--force changed the rules of a gateway that runs")
+        left.stop(9)
+        status, output = down(sites.left, elsewhere, "--force", "--forward", "lan")
+        expect(status == 0, f"--force after kill -9: {output}")
+        expect("esplanade" not in sites.left.sh("nft list tables"), "the table of a killed gateway stayed")
+
+
 def leftovers_are_named_and_removed():
     with Sites("cf") as sites:
         clean = sites.left.sh(RULES)
@@ -218,7 +233,7 @@ def leftovers_are_named_and_removed():
         status, output = run_gateway(sites.left, setkey_text("left"), left.control)
         expect_refusal(status, output, "esplanade down --force --tun esp0 --table 4500")
         expect("belong to another gateway" not in output, f"one's own leftovers are said to be another's: {output}")
-        expect("esplanade" in sites.left.sh("nft list tables"), "the barrier is gone before anybody asked for that")
+        expect("esplanade" in sites.left.sh("nft list tables"), "the barrier is gone before it was asked for")
         advice = output[output.index("down --force"):].split("`")[0].split()[1:]
         status, output = down(sites.left, left.control, *advice)
         expect(status == 0, f"--force: {output}")
@@ -245,7 +260,8 @@ def a_namespace_that_is_gone():
         expect(status == 0 and "nothing to clean up" in output and "net:[" in output, f"`down` says: {output}")
         # The numbers that a killed gateway wrote last are for the next start.
         left = sorted(os.listdir(folder))
-        expect(left == ["control.sock.lock", "control.sock.recent"], f"left in the folder: {left}")
+        kept = ["control.sock.lock", "control.sock.numbers", "control.sock.recent"]
+        expect(left == kept, f"left in the folder: {left}")
 
 
 def down_then_run():
@@ -329,10 +345,11 @@ CASES = {
     "a folder that others may write or own is refused, and no record in it believed": others_may_write,
     "links in place of its files are not followed": links_are_not_followed,
     "a record that names other settings changes nothing": settings_outside_are_left_alone,
-    "nobody else can take the lock": nobody_takes_the_lock,
+    "another user cannot take the lock": another_user_cannot_take_the_lock,
     "other users get a clear error": other_users_are_told,
     "a socket of another user's gets no keys": strangers_are_told_nothing,
     "down in another network namespace changes nothing and says where to go": down_elsewhere_changes_nothing,
+    "down --force spares a gateway that forwards without a TUN device": force_spares_one_that_forwards,
     "leftovers without a record are told truthfully and removed by --force": leftovers_are_named_and_removed,
     "what was left in a namespace that is gone is forgotten": a_namespace_that_is_gone,
     "down returns when the process has ended": down_then_run,

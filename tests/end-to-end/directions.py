@@ -97,9 +97,9 @@ def one_way_alone_keeps_trains_and_messages():
             fetch(sites, family)
             header = 28 if family == 4 else 48
             _, output = sites.client.attempt(f"ping -n -c 3 -i 0.1 -W 1 -M do -s {1500 - header} {SERVER[family]}")
-            expect(re.search(r"mtu ?= ?1[34]\d\d", output), f"nobody told the sender what fits, IPv{family}:\n{output}")
+            expect(re.search(r"mtu ?= ?1[34]\d\d", output), f"the sender got no MTU, IPv{family}:\n{output}")
         _, output = sites.client.attempt(f"ping -n -c 1 -t 1 {SERVER[4]}; ping -n -c 1 -W 1 {GATEWAY[4]}")
-        expect("Time to live exceeded" in output, f"nobody told the sender that its hop limit ran out:\n{output}")
+        expect("Time to live exceeded" in output, f"the sender got no \"time exceeded\":\n{output}")
         expect(" 0 received" in output, f"the gateway answers though only fwd protects:\n{output}")
         into_left = gateways[0].status()["inbound"]
         expect(into_left["packets"] > 2 * into_left["calls"], f"no trains: {into_left}")
@@ -142,7 +142,7 @@ def transport(ends=("192.0.2.1", FAR), left=True):
 
 
 def a_rewritten_outer_source_is_not_believed():
-    """Whoever sits on the path and has no key changes the outer source: it is the inner one too, and no ICV covers
+    """An attacker on the path without a key changes the outer source: it is the inner one too, and no ICV covers
     it."""
     with Sites("di") as sites:
         sites.start("left", transport())

@@ -246,7 +246,7 @@ def the_rest_is_the_kernels():
 
 
 def senders_hear_what_fits():
-    """Too big for the tunnel, and too big for the far side's device: each time somebody tells the sender."""
+    """Too big for the tunnel, and too big for the far side's device: each time the sender learns the MTU."""
     with Sites("fw") as sites:
         start(sites)
         for family, header in ((4, 28), (6, 48)):
@@ -273,7 +273,7 @@ def a_narrow_device_behind_the_tunnel():
 def path_mtu_told(sites, family, size):
     found = path_mtu.re.search(
         r"mtu ?= ?(\d+)", sites.client.attempt(f"ping -n -c 3 -i 0.1 -W 1 -M do -s {size} {SERVER[family]}")[1])
-    expect(found, f"nobody told the sender the path MTU, IPv{family}")
+    expect(found, f"the sender did not learn the path MTU, IPv{family}")
     return int(found[1])
 
 

@@ -33,7 +33,7 @@ def a_flush_of_nftables_opens_nothing():
         return f"{FLUSHES} flushes, {streams.sent} datagrams sent in and as many pings out, none in clear"
 
 
-def nobody_else_deletes_the_table_of_a_gateway_that_runs():
+def no_other_program_deletes_the_table_of_a_gateway_that_runs():
     with Sites("hh") as sites:
         left = sites.start("left")
         table = sites.left.sh(LISTED)
@@ -134,6 +134,6 @@ class Flow:
 
 CASES = {
     "flushing nftables lets nothing pass in clear": a_flush_of_nftables_opens_nothing,
-    "the table of a gateway that runs cannot be deleted": nobody_else_deletes_the_table_of_a_gateway_that_runs,
+    "the table of a gateway that runs cannot be deleted": no_other_program_deletes_the_table_of_a_gateway_that_runs,
     "a gateway takes the table of its dead predecessor over": a_restart_takes_the_table_over_without_a_gap,
 }

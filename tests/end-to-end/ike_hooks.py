@@ -36,8 +36,8 @@ descriptors=$(ls /proc/self/fd)
 """.replace("LAST_LINE", LAST_LINE)
 
 
-class Place:
-    """A folder with hooks that nobody else may write, and a folder that they write to."""
+class HookFolder:
+    """A folder with hooks that no other user may write, and a folder that they write to."""
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="esplanade-test-hooks-")
@@ -119,7 +119,7 @@ def value(run, name):
 
 
 def up_and_down_are_told_with_all_that_matters():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         left, _ = start_left(sites, place.keys())
         place.wait("up")
         run = place.runs()[0]
@@ -146,7 +146,7 @@ def up_and_down_are_told_with_all_that_matters():
 
 
 def it_has_no_privileges():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         left, _ = start_left(sites, place.keys())
         place.wait("up")
         run = place.runs()[0]
@@ -168,7 +168,7 @@ def it_has_no_privileges():
 
 
 def rekeys_and_a_restart_of_ike_tell_nothing():
-    with Sites("hk") as sites, Place() as mine, Place() as theirs:
+    with Sites("hk") as sites, HookFolder() as mine, HookFolder() as theirs:
         right = start(sites, "right", with_hooks("right", theirs.keys(), 'start = "wait"\n'))
         left = start(sites, "left", with_hooks("left", mine.keys()))
         for place in (mine, theirs):
@@ -193,7 +193,7 @@ def rekeys_and_a_restart_of_ike_tell_nothing():
 
 
 def one_that_hangs_is_killed_and_nothing_waits():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         hangs = place.program("hangs", '#!/bin/sh\necho stuck >&2\n(sleep 40; echo late > "$1/late") &\nwait\n')
         left, _ = start_left(sites, place.keys(up=f'["{hangs}", "{place.out}"]'))
         until(lambda: left.peer()["hooks"].get("running"), lambda: f"it does not run: {left.peer()['hooks']}")
@@ -229,7 +229,7 @@ def still_running():
 
 
 def a_failure_is_shown_and_the_tunnel_is_up():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         fails = place.program("fails", '#!/bin/sh\nprintf "cannot \\033[1mreach\\n" >&2\nexit 7\n')
         left, _ = start_left(sites, place.keys(up=f'"{fails}"'))
         until(lambda: left.peer()["hooks"]["last"], lambda: f"{left.peer()['hooks']}")
@@ -240,7 +240,7 @@ def a_failure_is_shown_and_the_tunnel_is_up():
 
 
 def without_the_runner_the_tunnel_carries_on():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         left, _ = start_left(sites, place.keys())
         place.wait("up")
         stream = Stream(sites)
@@ -259,7 +259,7 @@ def without_the_runner_the_tunnel_carries_on():
 
 
 def a_reload_tells_peers_that_go_and_what_needs_a_restart():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         left, _ = start_left(sites, place.keys())
         place.wait("up")
         other = place.program("other", "#!/bin/sh\n")
@@ -282,7 +282,7 @@ def a_reload_tells_peers_that_go_and_what_needs_a_restart():
 
 
 def a_dead_peer_is_told_down():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         more = 'dpd = "1s"\nretransmit = { first = "100ms", longest = "200ms", repetitions = 3 }\n'
         start_left(sites, place.keys(), more)
         place.wait("up")
@@ -291,7 +291,7 @@ def a_dead_peer_is_told_down():
 
 
 def one_that_hangs_at_the_end_does_not_keep_the_gateway():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         hangs = place.program("hangs", "#!/bin/sh\nsleep 40 & sleep 40\n")
         left, _ = start_left(sites, place.keys(down=f'"{hangs}"'))
         place.wait("up")
@@ -301,7 +301,7 @@ def one_that_hangs_at_the_end_does_not_keep_the_gateway():
 
 
 def a_replaced_gateway_tells_nothing_and_the_next_one_tells_down():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         left, _ = start_left(sites, place.keys())
         told_over_restarts(left, place)
 
@@ -323,7 +323,7 @@ def told_over_restarts(left, place):
 
 
 def the_device_of_a_peer_is_told():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         start(sites, "right", config("right", 'start = "wait"'))
         text = with_hooks("left", place.keys()).replace('mode = "policy"', 'mode = "route"')
         start(sites, "left", text).wait("up")
@@ -334,7 +334,7 @@ def the_device_of_a_peer_is_told():
 
 
 def root_is_refused():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         right = Keyed(sites.right, config("right", place.keys()), ["--user", "root"])
         try:
             right.ready()
@@ -352,7 +352,7 @@ def check(gateway):
 
 
 def others_may_not_replace_them():
-    with Sites("hk") as sites, Place() as place:
+    with Sites("hk") as sites, HookFolder() as place:
         loose = place.program("loose", "#!/bin/sh\n")
         os.chmod(loose, 0o777)
         foreign = place.program("foreign", "#!/bin/sh\n")

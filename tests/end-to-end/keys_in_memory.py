@@ -149,7 +149,7 @@ def all_ways(suite, options=()):
             except Exception as refusal:
                 expect("exit status 1" in str(refusal), str(refusal))
             else:
-                expect(False, f"the control failed: {mistake} was obeyed")
+                expect(False, f"the control failed: {mistake} was applied")
             nowhere(left, [lost], "after a failed change")
         left.setkey_text("dump;\n")
         locked(left, new, suite)
@@ -175,7 +175,7 @@ def reloaded(suite):
             locked(gateway, new, suite)
             nowhere(gateway, keys, "after a reload")
         write(gateways["left"], associations("left", lost) + "nonsense;\n")
-        expect(gateways["left"].attempt("reload")[0] != 0, "the control failed: nonsense was obeyed")
+        expect(gateways["left"].attempt("reload")[0] != 0, "the control failed: nonsense was applied")
         nowhere(gateways["left"], lost, "after a reload that was refused")
 
 

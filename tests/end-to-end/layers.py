@@ -69,7 +69,7 @@ def transport(outer, *layers):
 
 
 def only_ah(frames, outer, inside):
-    """Between the gateways: AH, and nobody's inner address."""
+    """Between the gateways: AH, and no inner address."""
     carried = 0
     for packet in filter(None, map(Packet.of, frames)):
         ends = {packet.source, packet.destination}

@@ -77,11 +77,11 @@ def needed_by_the_link(host):
 
 def other_packets(host):
     return {
-        "a datagram to everybody on the link, IPv4": (lambda: datagram(host, 68, BROADCAST, 5001), of_udp(68, 5001)),
-        "a datagram to everybody on the link, IPv6": (lambda: datagram(host, 546, ALL_NODES, 5001), of_udp(546, 5001)),
+        "a datagram to all hosts on the link, IPv4": (lambda: datagram(host, 68, BROADCAST, 5001), of_udp(68, 5001)),
+        "a datagram to all hosts on the link, IPv6": (lambda: datagram(host, 546, ALL_NODES, 5001), of_udp(546, 5001)),
         "a datagram to a neighbour from the port of leases":
             (lambda: datagram(host, 68, "192.0.2.2", 67), of_udp(68, 67)),
-        "an echo request to everybody on the link": (lambda: icmp6(host, 128, 255), of_icmp6(128)),
+        "an echo request to all hosts on the link": (lambda: icmp6(host, 128, 255), of_icmp6(128)),
         "ICMPv6 of type 135 from further away": (lambda: icmp6(host, 135, 254), of_icmp6(135)),
         "ICMPv6 of type 143 that goes further": (lambda: icmp6(host, 143, 64), of_icmp6(143)),
     }
@@ -157,7 +157,7 @@ def heard_by_the_link(host):
 def other_arrivals(host):
     here = link_address(host)
     return {
-        "a datagram to everybody on the link": (frame4(UDP, "192.0.2.9", BROADCAST, 64, udp4(67, 5001)),
+        "a datagram to all hosts on the link": (frame4(UDP, "192.0.2.9", BROADCAST, 64, udp4(67, 5001)),
                                                 lambda: udp_ear(host, socket.AF_INET, 5001)),
         "a datagram from a neighbour": (frame6(UDP, NEAR, here, 64, udp4(547, 5001)),
                                         lambda: udp_ear(host, socket.AF_INET6, 5001)),

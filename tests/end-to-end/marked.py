@@ -13,8 +13,8 @@ MARK = "0x10000000"
 INNER = {4: "10.1.0.1", 6: "fd00:1::1"}
 KINDS = ("udp", "tcp", "raw:17", "raw:253", "raw:50", "raw:51", "port:4500")
 ESP_AND_AH = (50, 51)
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_admin,+net_raw",
-          "--ambient-caps=+net_admin,+net_raw")
+OTHER_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_admin,+net_raw",
+              "--ambient-caps=+net_admin,+net_raw")
 with open(os.path.join(os.path.dirname(network.__file__), "marking.py")) as source:
     PROGRAM = source.read()
 
@@ -55,13 +55,13 @@ def what_is_not_between_gateways(family):
         near, far = OUTER[family]
         with Sites("mk") as sites:
             wire = sites.listen(sites.wire, "left")
-            expect(raw_packets(sites, wire, NOBODY, near, far, 50), "the control failed: nothing left before")
+            expect(raw_packets(sites, wire, OTHER_USER, near, far, 50), "the control failed: nothing left before")
             sites.start("left", transport_text(near, far, "left"))
             sites.start("right", transport_text(near, far, "right"))
             ping = f"ping -q -n -c 3 -i 0.05 -W 1 {far}"
             expect(sites.left.attempt(ping)[0] == 0, "no ping in transport mode")
             for protocol in (*ESP_AND_AH, 17, 253):
-                left = raw_packets(sites, wire, NOBODY, near, far, protocol)
+                left = raw_packets(sites, wire, OTHER_USER, near, far, protocol)
                 expect(not left, f"{left} packets of protocol {protocol} by another user left with our mark")
             for protocol in (17, 253):
                 left = raw_packets(sites, wire, (), near, far, protocol)
@@ -109,9 +109,10 @@ def the_kernels_own_policies_do_not_hold_our_packets(shape):
 
 
 CASES = {
-    "another user's program with our mark gets nothing out in clear, UDP": another_program_with_our_mark(NOBODY, {}),
+    "another user's program with our mark gets nothing out in clear, UDP":
+        another_program_with_our_mark(OTHER_USER, {}),
     "another user's program with our mark gets nothing out in clear, native over IPv6":
-        another_program_with_our_mark(NOBODY, {"udp": False, "outer": 6}),
+        another_program_with_our_mark(OTHER_USER, {"udp": False, "outer": 6}),
     "a program of our user with our mark gets nothing out in clear": another_program_with_our_mark((), {}),
     "between hosts that protect everything, ours alone passes, IPv4": what_is_not_between_gateways(4),
     "between hosts that protect everything, ours alone passes, IPv6": what_is_not_between_gateways(6),

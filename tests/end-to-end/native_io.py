@@ -44,7 +44,7 @@ def neighbour_moves():
 
 
 def shaped_device():
-    """A queue that somebody chose is not gone past."""
+    """A queue that the administrator chose is not bypassed."""
     with Sites("ni") as sites:
         sites.left.sh("tc qdisc add dev wan root tbf rate 1gbit burst 100kb latency 50ms")
         for name in ("left", "right"):
@@ -57,5 +57,5 @@ def shaped_device():
 CASES = {
     **{f"native ESP by {way} over IPv{outer}": carries(way, outer) for way in WAYS for outer in (4, 6)},
     "a neighbour with another link address is found": neighbour_moves,
-    "a device with a queue of somebody's choice gets its packets through that queue": shaped_device,
+    "a device whose queue was chosen gets its packets through that queue": shaped_device,
 }

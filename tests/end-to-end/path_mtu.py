@@ -10,7 +10,7 @@ from network.wire import Esp, Packet, checksum
 
 TCP, SYN = 6, 2
 FILE_SIZE = 2_000_000
-# Pings of one look, and seconds until a gateway has asked for a route's next hop again.
+# Pings of one check, and seconds until a gateway has asked for a route's next hop again.
 PINGS, HOP_INTERVAL = 20, 2
 
 
@@ -20,7 +20,7 @@ def senders_learn_the_path_mtu():
         for family, header in ((4, 28), (6, 48)):
             _, output = sites.client.attempt(f"ping -n -c 3 -i 0.1 -W 1 -M do -s {1500 - header} {SERVER[family]}")
             found = re.search(r"mtu ?= ?(\d+)", output)
-            expect(found, f"nobody told the sender the path MTU, IPv{family}:\n{output}")
+            expect(found, f"the sender did not learn the path MTU, IPv{family}:\n{output}")
             mtu = int(found[1])
             expect(1380 <= mtu < 1500, f"a path MTU of {mtu} cannot be right, IPv{family}")
             expect(sites.ping(family, size=mtu - header, more="-M do") == 3, f"{mtu} bytes do not pass, IPv{family}")
@@ -49,7 +49,7 @@ def the_mss_is_clamped():
 
 
 def tcp_crosses_a_narrower_wire():
-    """The wire carries 1400 bytes, and nobody on the LANs knows."""
+    """The wire carries 1400 bytes, and no host on the LANs knows."""
     with Sites("pm") as sites:
         for host, device in ((sites.left, "wan"), (sites.right, "wan")):
             host.sh(f"ip link set {device} mtu 1400")
@@ -93,18 +93,18 @@ def mss(frame):
 
 
 def only_who_has_seen_our_packets_lowers_the_mtu(outer):
-    """Anybody can send "too big"; to be believed it must quote a packet that we sent lately (RFC 4301 8.2.2)."""
+    """Any host can send "too big"; to be accepted it must quote a packet that we sent lately (RFC 4301 8.2.2)."""
     def test():
         with Sites("pm") as sites:
             left, _ = sites.start_both(outer=outer)
             wire = sites.listen(sites.wire, "left")
             expect(sites.ping(outer) == 3, "no ping through the tunnel")
             seen = next(frame for frame in wire.settle() if is_from_left(frame, outer))
-            believed = None
+            accepted = None
             for quoted, answer in ((forged(seen), None), (seen, 1300)):
                 wire.inject(too_big(quoted, 1300))
-                believed = learnt(left, outer, timeout=3 if answer else 1)
-                expect(believed == answer, f"a path MTU of {believed} was learnt where {answer} was due")
+                accepted = learnt(left, outer, timeout=3 if answer else 1)
+                expect(accepted == answer, f"a path MTU of {accepted} was learnt where {answer} was due")
             # What fits into 1300 bytes of the outer path is what the sender inside now hears of.
             header = 28 if outer == 4 else 48
             _, output = sites.client.attempt(f"ping -n -c 3 -i 0.1 -W 1 -M do -s {1400 - header} {SERVER[outer]}")
@@ -114,7 +114,7 @@ def only_who_has_seen_our_packets_lowers_the_mtu(outer):
 
 
 def a_forged_one_changes_no_route(outer, udp):
-    """The kernel caches what anybody claims of a path to our peer. The MTU of a route of ours comes from what is
+    """The kernel caches what any host claims of a path to our peer. The MTU of a route of ours comes from what is
     configured, and from what quotes a packet of an association."""
     def test():
         with Sites("pm") as sites:
@@ -132,8 +132,8 @@ def a_forged_one_changes_no_route(outer, udp):
             left.setkey_text("spdadd 10.1.0.0/24 10.99.0.0/24 any -P out none;")
             after = route_mtus(sites)
             expect(before and after == before, f"MTUs of routes: {before} before, {after} after a forged message")
-            believed = learnt(left, outer, timeout=0.3)
-            expect(believed is None, f"a path MTU of {believed} was learnt from a forged message")
+            accepted = learnt(left, outer, timeout=0.3)
+            expect(accepted is None, f"a path MTU of {accepted} was learnt from a forged message")
             size = min(before.values())
             for family, header in ((4, 28), (6, 48)):
                 expect(sites.ping(family, size=size - header, more="-M do") == 3,
@@ -179,10 +179,10 @@ def by_raw_socket(sites, outer):
     return count() - before
 
 
-def until(look, is_due, timeout=3):
+def until(read, is_due, timeout=3):
     """What is seen, once it is what is due, or when the time is over."""
     deadline = time.monotonic() + timeout
-    while not is_due(seen := look()) and time.monotonic() < deadline:
+    while not is_due(seen := read()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return seen
 
@@ -199,7 +199,7 @@ def is_from_left(frame, outer):
 
 
 def forged(frame):
-    """The same packet by somebody who knows addresses and ports, and guesses the rest."""
+    """The same packet by an attacker who knows addresses and ports, and guesses the rest."""
     esp = Esp.find(frame)
     return frame[:esp.offset + 4] + struct.pack("!I", (esp.sequence + 0x40000000) & 0xFFFFFFFF) + frame[esp.offset + 8:]
 

@@ -38,7 +38,7 @@ def facts(path):
         return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
 
 
-def whoever_takes_it_over_reaches_no_other_files():
+def an_intruder_reaches_no_other_files():
     with Sites("pr") as sites, tempfile.TemporaryDirectory() as folder:
         sites.start("right")
         left = sites.start("left")
@@ -57,7 +57,7 @@ def whoever_takes_it_over_reaches_no_other_files():
         expect(sites.ping() == 3, "the gateway does not go on")
 
 
-def whoever_takes_it_over_makes_no_other_system_calls():
+def an_intruder_makes_no_other_system_calls():
     with Sites("pr") as sites:
         sites.start("right")
         left = sites.start("left")
@@ -91,8 +91,8 @@ def what_only_an_attacker_wants_ends_it_closed(name, number, *arguments):
 
 CASES = {
     "every thread has three capabilities and a filter": every_thread_has_three_capabilities_and_a_filter,
-    "whoever takes it over reaches no other files": whoever_takes_it_over_reaches_no_other_files,
-    "whoever takes it over makes no other system calls": whoever_takes_it_over_makes_no_other_system_calls,
+    "an intruder reaches no other files": an_intruder_reaches_no_other_files,
+    "an intruder makes no other system calls": an_intruder_makes_no_other_system_calls,
     **{f"{name} ends it, closed": what_only_an_attacker_wants_ends_it_closed(name, *what) for name, *what in (
         ("another program", EXECVE, "/bin/true", 0, 0), ("a user namespace", UNSHARE, NEW_USERS),
         ("another process's memory", PTRACE, 16, 1, 0, 0))},

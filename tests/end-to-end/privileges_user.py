@@ -15,7 +15,7 @@ from privileges import EACCES, HERE, OPENAT, READ, THREE_CAPABILITIES, facts
 UID, GID = 4711, 4712
 USER = ("--user", f"{UID}:{GID}")
 ESP = 50
-# Where udev runs, everybody may open the device; machines of tests have it for root alone.
+# Where udev runs, every user may open the device; machines of tests have it for root alone.
 OPEN_TUN = ("bash", "-c", """device=$(mktemp -u /run/tun.XXXXXX) && mknod -m 666 "$device" c 10 200 &&
     mount --bind "$device" /dev/net/tun && rm "$device" && exec "$@" """, "sh")
 
@@ -271,13 +271,13 @@ CASES = {
     "no link is followed": no_link_is_followed,
     "as the user of a package": as_the_user_of_a_package,
     "a unit that is the user from the start": a_unit_that_is_the_user_from_the_start,
-    "a name that is nobody's is refused": refused(("no user `nobody-here`", "systemd-sysusers"),
+    "an unknown name is refused": refused(("no user `nobody-here`", "systemd-sysusers"),
                                                   ("--user", "nobody-here")),
     "a number without a group is refused": refused((f"use {UID}:GROUP",), ("--user", str(UID))),
     "a TUN device that is closed to it is refused": refused(("chmod 666 /dev/net/tun",), wrap=(
         "bash", "-c", 'device=$(mktemp -u /run/tun.XXXXXX) && mknod -m 600 "$device" c 10 200 && '
         'mount --bind "$device" /dev/net/tun && rm "$device" && exec "$@"', "sh")),
     "a folder with other things is not handed over": refused(("important", "--user root"), before=put_something_there),
-    "who is not root becomes nobody else": refused(
+    "who is not root cannot become another user": refused(
         ("only root may change",), wrap=(*OPEN_TUN, "setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid")),
 }

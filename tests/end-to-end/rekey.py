@@ -1,4 +1,5 @@
-"""New keys by one command on each side: nothing is lost, whoever begins, and whoever does not follow."""
+"""New keys by one command on each side: nothing is lost, whichever side begins, and also
+if one does not follow."""
 
 import itertools
 import json
@@ -133,7 +134,7 @@ def by_routes():
 
 
 def without_a_word_to_the_peer():
-    """AH has no packet that carries nothing: somebody has to say when."""
+    """AH has no dummy packets: the administrator has to say when."""
     shape = {"layers": [("ah", "tunnel", SHA256)]}
     with Sites("rk") as sites:
         gateways = start(sites, **shape)

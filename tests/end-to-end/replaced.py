@@ -112,7 +112,7 @@ def what_cannot_start_stops_nothing():
         refused(sound, "was not replaced", "rekey --abort")
         left.stop()
         status = left.launch("restart").wait(20)
-        expect(status == 1 and "esplanade run" in left.words(), f"nobody is there: {left.words()}")
+        expect(status == 1 and "esplanade run" in left.words(), f"no gateway is there: {left.words()}")
 
 
 def one_without_kept_numbers_does_not_give_way():

@@ -296,12 +296,17 @@ def an_older_state_is_refused():
         left.stop()
         with open(state, "rb") as file:
             before = file.read()
-        left.start().ready()
-        left.stop()
-        with open(state, "r+b") as file:
-            file.write(before)
-        status, output = run_again(left)
-        expect_refusal(status, output, "is older", "--fresh-keys")
+        for leave in (left.stop, lambda: left.attempt("down")):
+            left.start().ready()
+            leave()
+            with open(state, "rb") as file:
+                latest = file.read()
+            with open(state, "r+b") as file:
+                file.write(before)
+            status, output = run_again(left)
+            expect_refusal(status, output, "is older", "--fresh-keys")
+            with open(state, "r+b") as file:
+                file.write(latest)
 
 
 def others_folders_are_refused():

@@ -85,7 +85,7 @@ def devices_come_and_go_with_setkey():
         expect(not in_clear(wire.settle()), "without association packets leave in clear")
         expect(gateways[0].drops("acquire") > 0, f"the drops do not say why: {gateways[0].ask('drops', '--json')}")
         told = events.wait("acquire", interface="vpn0")
-        expect(told["policy"] == 0 and told["destination"], f"nobody is told for whom: {told}")
+        expect(told["policy"] == 0 and told["destination"], f"the event names no destination: {told}")
         expect("vpn0" in sites.left.sh("ip link"), "the device went although a route leads there")
         for gateway in gateways:
             gateway.setkey_text("flush;" + pair())

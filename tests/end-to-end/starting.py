@@ -117,13 +117,13 @@ def statements_are_obeyed_as_they_come():
                     typed.stdin.flush()
             deadline = time.monotonic() + 5
             while len(left.status()["associations"]) < 2:
-                expect(time.monotonic() < deadline, "what was typed is not obeyed before the input ends")
+                expect(time.monotonic() < deadline, "what was typed is not applied before the input ends")
                 time.sleep(0.05)
             expect(typed.poll() is None, "setkey has ended although its input has not")
             typed.stdin.write("nonsense;\n")
             typed.stdin.close()
             expect(typed.wait(5) == 1, "a mistake at the end leaves exit status 0")
-            expect(len(left.status()["associations"]) == 2, "a later mistake took back what was obeyed before")
+            expect(len(left.status()["associations"]) == 2, "a later mistake undid what was applied before")
         finally:
             typed.kill()
 

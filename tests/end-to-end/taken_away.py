@@ -93,7 +93,7 @@ STATE = "ip rule; ip -6 rule; ip route show table 4500; ip -6 route show table 4
 
 
 def too_often():
-    """Whoever takes away all the time gets one restoration a second, and no packet."""
+    """A program that removes them all the time gets one restoration a second, and no packet."""
     with Sites("ta") as sites:
         watched = Watched(sites)
         end = time.monotonic() + 6

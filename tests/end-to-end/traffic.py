@@ -35,7 +35,7 @@ def shape(outer, udp, suite):
 
 
 def only_esp(frames, outer, protocol):
-    """Between the gateways: the one protocol that was asked for, and nobody's inner address."""
+    """Between the gateways: the one protocol that was asked for, and no inner address."""
     inner = {*CLIENT.values(), *SERVER.values()}
     carried = 0
     for packet in filter(None, map(Packet.of, frames)):

@@ -1,5 +1,5 @@
-"""`esplanade tune` on a host of its own: what is set is set, what is put back is as it was, whoever was killed in
-between."""
+"""`esplanade tune` on a host of its own: what is set is set, what is put back is as it was, also if it was killed
+in between."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ class Tuned:
         self.host = network.host("left")
         other = network.host("right")
         network.link(self.host, "wan", other, "wan")
-        # Somebody has spoilt it.
+        # Another program has spoilt it.
         self.host.sh("sysctl -qw net.ipv4.tcp_sack=0; ip link set wan up")
         self.folder = tempfile.mkdtemp(prefix="esplanade-tune-")
         self.state = f"{self.folder}/state/tune.json"
@@ -94,7 +94,7 @@ def what_is_applied_is_set_and_what_is_reverted_is_as_it_was():
         expect("nothing to change" in one.ask("revert"), "a second time finds something")
 
 
-def whoever_kills_it_can_put_everything_back():
+def after_it_was_killed_everything_can_be_put_back():
     """Anywhere between the first look and the last write; every place must come to the same end."""
     with tuned() as one:
         before, chance, half_way = one.values(), random.Random(9347), 0
@@ -110,7 +110,7 @@ def whoever_kills_it_can_put_everything_back():
         return f"{half_way} of 25 were killed after they had begun"
 
 
-def what_somebody_else_has_set_since_is_left_alone():
+def what_another_program_has_set_since_is_left_alone():
     with tuned() as one:
         one.ask("apply", "tcp.buffer_bytes", "tcp.sack")
         one.host.sh("sysctl -qw net.ipv4.tcp_wmem='4096 16384 5000000'")
@@ -125,10 +125,10 @@ def without_privileges_it_shows_and_says_what_it_needs():
     with tuned() as one:
         shutil.copy(program(), one.folder)
         os.chmod(one.folder, 0o755)
-        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"{one.folder}/esplanade"]
+        unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"{one.folder}/esplanade"]
 
         def attempt(*words):
-            done = subprocess.run(one.host.argv([*nobody, *words]), capture_output=True, text=True, timeout=60,
+            done = subprocess.run(one.host.argv([*unprivileged, *words]), capture_output=True, text=True, timeout=60,
                                   stdin=subprocess.DEVNULL)
             return done.returncode, done.stdout + done.stderr
         status, output = attempt("tune", "show", "--device", "wan")
@@ -149,8 +149,8 @@ def mistakes_are_answered():
 
 CASES = {
     "what is applied is set, and what is reverted is as it was": what_is_applied_is_set_and_what_is_reverted_is_as_it_was,
-    "whoever kills it can put everything back": whoever_kills_it_can_put_everything_back,
-    "what somebody else has set since is left alone": what_somebody_else_has_set_since_is_left_alone,
+    "after it was killed everything can be put back": after_it_was_killed_everything_can_be_put_back,
+    "what another program has set since is left alone": what_another_program_has_set_since_is_left_alone,
     "without privileges it shows, and says what it needs": without_privileges_it_shows_and_says_what_it_needs,
     "mistakes are answered": mistakes_are_answered,
 }

@@ -119,7 +119,7 @@ def hops_are_counted_by_the_gateways_alone():
             for limit, who in ((1, "left"), (2, "right")):
                 _, output = sites.client.attempt(f"ping -n -c 1 -W 2 -t {limit} {SERVER[family]}")
                 net = (".1.0.1", "::1") if limit == 1 else (".2.", "2:")
-                expect("exceeded" in output or "Hop limit" in output, f"{who} tells nobody:\n{output}")
+                expect("exceeded" in output or "Hop limit" in output, f"{who} sends no answer:\n{output}")
                 expect(any(part in output for part in net), f"not {who}:\n{output}")
 
 
@@ -230,7 +230,7 @@ def carried(sender, receiver, count=200_000):
 
 
 def fragments_of_protected_packets_are_joined():
-    """A router on the way cuts what it may: it is whole again before anybody looks inside (RFC 4303 3.4.1)."""
+    """A router on the way cuts what it may: it is reassembled before it is inspected (RFC 4303 3.4.1)."""
     with Sites("ru") as sites:
         left, right = sites.start_both(udp=False)
         source, destination = OUTER[4]

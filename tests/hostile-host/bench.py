@@ -33,7 +33,7 @@ STATE = """nft --stateless list ruleset; for family in 4 6; do
         tc filter show dev $device $way 2>/dev/null | grep -v -e 'not_in_hw' ; done; done
     sysctl -a -r '^net.ipv[46].conf.(all|esp0|wan|lan).(rp_filter|forwarding|disable_|accept_local|route_localnet|src_valid)' |
         grep -v esp0.rp_filter"""
-# Whoever removes everything opens the host: that is the control.
+# A program that removes everything opens the host: that is the control.
 ALL_REMOVED = """nft delete table inet esplanade; ip xfrm policy flush; ip link del esp0
     for device in wan lan; do tc qdisc del dev $device clsact; done
     for family in 4 6; do ip -$family route flush table 4500

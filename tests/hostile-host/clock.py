@@ -1,4 +1,4 @@
-"""Somebody sets the date while the gateway runs: far forth, far back and right again. Only a guest's date is a test's
+"""The date is set while the gateway runs: far forth, far back and right again. Only a guest's date is a test's
 to set.
 
 Nothing that the gateway waits for follows the date. An association with a life of a few seconds is there while they

@@ -32,7 +32,7 @@ import initramfs  # noqa: E402
 GUESTS = {"debian12": Emulated, "unstable": Emulated, "qemu": Emulated, "counted": Counted}
 OF_A_RELEASE = ["linux-image-cloud-amd64"]
 # Seconds for all kinds; an emulated processor takes its time. And between two looks at what is said meanwhile.
-LIMIT, LOOK_INTERVAL = 7200, 3
+LIMIT, POLL_INTERVAL = 7200, 3
 # How many times longer tests wait there.
 SLOWNESS = 10
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -68,17 +68,18 @@ def things(folder):
 
 class Inside:
     """A guest for these tests; as a context manager it goes with all that runs in it. `before` is called with the host
-    at the other end of its wire before it boots, and gives what is kept as `outside`."""
+    at the other end of its wire before it boots, and gives what is kept as `outside`. `more` are further programs that
+    the guest is given."""
 
-    def __init__(self, kind, before=lambda _: None):
-        self.kind, self.before = kind, before
+    def __init__(self, kind, before=lambda _: None, more=()):
+        self.kind, self.before, self.more = kind, before, more
 
     def __enter__(self):
         self.network = Network("inside").__enter__()
         self.host = self.network.host("wire")
         self.host.sh("ip tuntap add dev tap0 mode tap; ip link set tap0 up")
         with tempfile.TemporaryDirectory(prefix="esplanade-inside-") as folder:
-            given = things(folder)
+            given = [*things(folder), *self.more]
             self.outside = self.before(self.host)
             started = time.monotonic()
             self.guest = choose(self.kind)(self.host.name, "tap0", given)
@@ -110,7 +111,7 @@ class Inside:
         root.run(f"rm -f /tmp/status; ({self.words(script, arguments)} </dev/null >/tmp/said 2>&1; echo $? >/tmp/status) &")
         deadline, seen, rest = time.monotonic() + limit, 0, ""
         while True:
-            time.sleep(LOOK_INTERVAL)
+            time.sleep(POLL_INTERVAL)
             ended, status = root.run("cat /tmp/status")
             _, said = root.run(f"tail -c +{seen + 1} /tmp/said")
             seen += len(said.encode())

@@ -12,7 +12,7 @@ from network.wire import FRAGMENT, IP4, IP6, UDP, checksum
 TCP, ICMP, ICMP6 = 6, 1, 58
 MARKER = b"esplanade-canary-in-clear"
 LOCAL = {4: "10.1.0.1", 6: "fd00:1::1"}
-# Whom nobody asked: what bears this source was put on the wire in clear.
+# A host that was sent nothing: what bears this source was put on the wire in clear.
 STRANGER = {4: "10.2.0.66", 6: "fd00:2::66"}
 FAMILIES = (4, 6)
 FIRST_NUMBER = 5100
@@ -119,7 +119,7 @@ def leaving_local():
 
 
 def arriving(device="left"):
-    """What somebody on the wire sends to the client and to the left gateway itself."""
+    """What an attacker on the wire sends to the client and to the left gateway itself."""
     return [f"frame {device} {frame}" for family in FAMILIES for kind in LEAVING_FORWARDED
             for to in (CLIENT[family], LOCAL[family])
             for frame in frames(MACS["left"], MACS["right"], family, kind, STRANGER[family], to,

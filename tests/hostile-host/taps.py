@@ -20,8 +20,8 @@ PACKET_KIND, FROM_IP_HEADER = 0xFFFFF004, 0xFFF00000
 OUTGOING = 4
 WHOLE, NOTHING = 128, 0
 QUEUE = 4 << 20
-# Frames of one look that are told apart by kind; the others are only counted.
-LOOKED_AT = 4000
+# Frames of one read that are told apart by kind; the others are only counted.
+MAX_CLASSIFIED = 4000
 LOAD = {1: 0x30, 2: 0x28, 4: 0x20}
 SAME, RETURN = 0x15, 0x06
 
@@ -106,7 +106,7 @@ class Tap:
         """How many since the last look, and their families and kinds."""
         kinds = set()
         with contextlib.suppress(BlockingIOError):
-            for _ in range(LOOKED_AT):
+            for _ in range(MAX_CLASSIFIED):
                 kinds.add(seen(self.socket.recv(WHOLE)[ETHERNET:]))
         drain(self.socket)
         count, _ = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
@@ -134,7 +134,7 @@ class Receivers:
         count, kinds = 0, set()
         for family, protocol, receiver in self.sockets:
             with contextlib.suppress(BlockingIOError):
-                for _ in range(LOOKED_AT):
+                for _ in range(MAX_CLASSIFIED):
                     data, _ = receiver.recvfrom(2048)
                     count += 1
                     upper = data[20:] if family == 4 else data
@@ -152,7 +152,7 @@ def drain(full):
     count = 0
     with contextlib.suppress(BlockingIOError):
         # Without an end in sight while packets come as fast as they are read.
-        while count < 100 * LOOKED_AT and select.select([full], [], [], 0)[0]:
+        while count < 100 * MAX_CLASSIFIED and select.select([full], [], [], 0)[0]:
             full.recv(16)
             count += 1
     return count

@@ -1,4 +1,4 @@
-"""What a gateway must do when its peer, or somebody on the path, does not keep to RFC 7296.
+"""What a gateway must do when its peer, or an attacker on the path, does not keep to RFC 7296.
 
 Every case has a peer of its own, at an address of its own. The gateway responds; in CASES_AS_INITIATOR it begins.
 """
@@ -133,7 +133,7 @@ def zero_point(bench, peer):
         peer.authenticate()
     except Silent:
         pass
-    expect(not bench.target.is_up(), "an SA came up whose secret everybody knows")
+    expect(not bench.target.is_up(), "an SA came up whose secret is public")
 
 
 def short_nonce(_, peer):

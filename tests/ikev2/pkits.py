@@ -55,7 +55,7 @@ DIFFERENT = {
         Validpre2000UTCnotBeforeDateTest3""",
     "the end of the path is a CA, which a peer is not": """
         ValidonlyContainsCACertsTest13 ValidpathLenConstraintTest14 ValidpathLenConstraintTest8""",
-    "the verdict depends on policies, which nobody asks for here": """
+    "the verdict depends on policies, which are not requested here": """
         AllCertificatesNoPoliciesTest2 AllCertificatesSamePoliciesTest10 AllCertificatesSamePoliciesTest13
         AllCertificatesanyPolicyTest11 AnyPolicyTest14 CPSPointerQualifierTest20 DifferentPoliciesTest12
         DifferentPoliciesTest3 DifferentPoliciesTest4 DifferentPoliciesTest5 DifferentPoliciesTest9

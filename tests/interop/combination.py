@@ -67,7 +67,7 @@ LEFT_OUT = [
     (["window", "protocol", "cipher", "integrity"],
      lambda window, protocol, cipher, integrity:
      window == 0 or protocol != "esp" or is_aead(cipher) or integrity != NONE,
-     "a window without integrity: anybody can write the number (RFC 4303 3.4.3)"),
+     "a window without integrity: any host on the path can write the number (RFC 4303 3.4.3)"),
     (["nesting", "protocol"], lambda nesting, protocol: nesting == "plain" or protocol in BUNDLES,
      "one association is not nested"),
     (["nesting", "shape"], lambda nesting, shape: nesting == "plain" or shape.startswith("tunnel"),

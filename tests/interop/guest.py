@@ -3,7 +3,7 @@
     UserMode    User Mode Linux (Debian's package): the kernel as a process, at this machine's speed
     Emulated    QEMU, which translates every instruction: slow, and a second opinion from a newer kernel
 
-Whoever uses one cannot tell which it is: the same first process, the same three shells, one network device.
+A caller cannot tell which it uses: the same first process, the same three shells, one network device.
 """
 
 import ctypes

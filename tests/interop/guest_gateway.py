@@ -13,7 +13,7 @@ GUEST = "qemu"
 PROGRAMS = ("esplanade", "setkey")
 MODULES = ["sch_ingress", "cls_bpf", "nf_tables"]
 START_LIMIT_SECONDS = 120
-LOOK_INTERVAL_SECONDS = 0.05
+POLL_INTERVAL_SECONDS = 0.05
 END_OF_SCRIPT = "END-OF-SCRIPT"
 # In a shell's words, what is left of a gateway. Associations without an SPI are the kernel's, which waits for keys, and
 # the table `translation` is a scenario's own.
@@ -59,7 +59,7 @@ class GuestGateway:
         self.sh(self.begun(setkey) + f"""
             until [ -S {self.control} ] && esplanade status --json --control {self.control} > /dev/null 2>&1; do
                 kill -0 $pid 2> /dev/null || {{ cat {self.place}/said; exit 1; }}
-                sleep {LOOK_INTERVAL_SECONDS}
+                sleep {POLL_INTERVAL_SECONDS}
             done""", START_LIMIT_SECONDS)
         self.runs = True
 
@@ -109,5 +109,5 @@ class GuestGateway:
         self.sh(f"""
             esplanade down --control {self.control} > {self.place}/down 2>&1 || {{
                 cat {self.place}/said {self.place}/down; exit 1; }}
-            while kill -0 $(cat {self.place}/pid) 2> /dev/null; do sleep {LOOK_INTERVAL_SECONDS}; done""")
+            while kill -0 $(cat {self.place}/pid) 2> /dev/null; do sleep {POLL_INTERVAL_SECONDS}; done""")
         self.expect_nothing_left()

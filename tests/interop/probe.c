@@ -4,8 +4,8 @@
  *   probe ask FILE TRIES SIZE...     lines "NUMBER SOURCE DESTINATION" in FILE; every size to each, and for each
  *                                    line "NUMBER SENT/RECEIVED SENT/RECEIVED ..." in the order of the sizes
  *
- * A size that is not answered is asked again, up to TRIES times in all, if it is larger than SMALL: whoever learns
- * the path MTU loses a packet by it. Smaller ones get one chance. Nothing here sets DF. */
+ * A size that is not answered is asked again, up to TRIES times in all, if it is larger than SMALL: a host that
+ * learns the path MTU loses a packet by it. Smaller ones get one chance. Nothing here sets DF. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -24,7 +24,7 @@
 #define MOST_LINES 1024
 #define MOST_SIZES 128
 #define IN_FLIGHT 12
-#define PATIENCE_MS 250
+#define ANSWER_TIMEOUT_MS 250
 #define LAST_WAIT_MS 1500
 
 struct line {
@@ -173,7 +173,7 @@ static void ask_once(int attempt) {
                 continue;
             /* What does not come back for a while is no longer waited for, but still taken if it does. */
             while (in_flight >= IN_FLIGHT)
-                if (!wait_for_answers(PATIENCE_MS))
+                if (!wait_for_answers(ANSWER_TIMEOUT_MS))
                     in_flight = 0;
             fill(n, i);
             struct line *line = &lines[n];

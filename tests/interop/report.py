@@ -15,7 +15,7 @@ COLUMNS = {
 HEADS = {"tunnel 4in4": "4in4", "tunnel 6in6": "6in6", "tunnel 4in6": "4in6", "tunnel 6in4": "6in4",
          "transport 4": "tr4", "transport 6": "tr6", "native": "raw", False: "seq", True: "esn"}
 WIDTH = 8
-PAGE = """# What the Linux kernel said
+PAGE = """# Comparison with the Linux kernel
 
 Made by `tests/interop/run --write docs/interop.md` on {date} from one run; `make interop`
 repeats it. The judge is Linux {release} (Debian, {place}), first with itself as its peer, which

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from fail_closed import in_clear
-from ike_hooks import LAST_LINE, Place, told_over_restarts, with_hooks
+from ike_hooks import LAST_LINE, HookFolder, told_over_restarts, with_hooks
 from ike_restart import changed, spis, turns
 from keyed import UDP_ALONE, start_both
 from keyed import start as start_keyed
@@ -255,7 +255,7 @@ def from_plane_to_plane():
 
 
 def hooks_are_told_nothing():
-    with PlaneSites("kr") as sites, Place() as place:
+    with PlaneSites("kr") as sites, HookFolder() as place:
         start_keyed(sites, "right", 'start = "wait"\n')
         # A hook has ten seconds, which are few for an emulated processor.
         shell = shutil.which("bash")

@@ -46,7 +46,7 @@ to = {{ contender = "{to}" }}
      "at_least = 0.06"),
     ("5", "99th percentile of the round trip, of twice that of plain IP", "rtt.p99_us", "esplanade-aes-128-gcm",
      "plain", "at_most = 2.0"),
-    ("6", "what nobody measured", "goodput_bps", "boringtun", "plain", "at_least = 0.5"),
+    ("6", "what was not measured", "goodput_bps", "boringtun", "plain", "at_least = 0.5"),
 ])
 
 

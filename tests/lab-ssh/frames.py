@@ -116,7 +116,7 @@ def occupied(machines):
         code = f"import socket, time; s = socket.socket(2, 2); s.bind(('', {port})); time.sleep(9999)"
         other = machines.hosts[name].start(["python3", "-c", code])
         try:
-            until(lambda: f":{port} " in machines.hosts[name].sh("ss -Huln"), f"nobody has port {port}")
+            until(lambda: f":{port} " in machines.hosts[name].sh("ss -Huln"), f"no process has port {port}")
             before = machines.pictures()
             run = machines.lab(SPEC + STEADY + PLAIN, *SHORT).ends(3)
             [(_, status, stage, why)] = run.outcomes()

@@ -201,6 +201,6 @@ CASES = {
     "a session that dies is recorded, and the rest goes on": killed_session,
     "an agent that is killed is cleaned up after, and the rest goes on": killed_agent,
     "a host that is gone is recorded trial by trial, and the run ends": dead_host,
-    "a host that lets nobody in is named with what must work": locked_door,
+    "a host that refuses every login is named with what must work": locked_door,
     "an agent that hears nothing ends by itself": silent_lab,
 }

@@ -1,4 +1,4 @@
-"""System calls made by another process from within itself, as somebody who has taken it over would make them (x86-64)."""
+"""System calls made by another process from within itself, as an intruder would make them (x86-64)."""
 
 import ctypes
 import os

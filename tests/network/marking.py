@@ -1,4 +1,4 @@
-"""Packets with a mark, sent by whoever runs this: `marking.py MARK [KIND FROM TO]...`, each kind a few times.
+"""Packets with a mark, sent by the user who runs this: `marking.py MARK [KIND FROM TO]...`, each kind a few times.
 
     udp, tcp      from an ordinary socket (TCP: the SYN of a connection)
     port:N        a datagram from UDP port N

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import tempfile
 
-# Kills the program: the signal that nobody can hold would end the one that stands between alone.
+# Kills the program: the signal that no process can block would end the one that stands between alone.
 KILL = signal.SIGUSR1
 # In place of an error: the program is killed instead of its call being made.
 AND_KILL = 0xFFFFFFFF

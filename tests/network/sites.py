@@ -4,7 +4,7 @@
     10.1.0.2   192.0.2.1   192.0.2.2   10.2.0.2
     fd00:1::2  2001:db8::1 2001:db8::2 fd00:2::2
 
-`wire` is a bridge in a host of its own: what is captured there is what everybody on the path sees,
+`wire` is a bridge in a host of its own: what is captured there is what every host on the path sees,
 and what is put there comes from outside. Plain routing works in both families, so a packet that no
 gateway holds back does arrive: that is the control of every test of secrecy.
 """

@@ -126,7 +126,7 @@ class OverBytes:
 
 
 def question():
-    """An ARP request: whoever answers it has taken everything sent before."""
+    """An ARP request: a host that answers it has received everything sent before."""
     return bytes(Ether(src=LAN_MAC, dst="ff:ff:ff:ff:ff:ff") /
                  ARP(op=1, hwsrc=LAN_MAC, psrc="10.1.0.9", hwdst="00:00:00:00:00:00", pdst="10.1.0.1"))
 

@@ -34,7 +34,7 @@ from subjects import MACS, GatewaySubject, KernelPlaneSubject, KernelSubject, bu
 
 PACE_SECONDS = 0.004
 # For an answer of a subject: an emulated one takes its time. A question that a starved guest has lost is asked again.
-PATIENCE_SECONDS, ASKED_AGAIN_SECONDS = 60, 5
+ANSWER_TIMEOUT_SECONDS, ASKED_AGAIN_SECONDS = 60, 5
 
 
 def main():
@@ -243,8 +243,8 @@ def settled(subject):
     asked = 0
     while answers(subject) <= answered:
         waited = time.monotonic() - started
-        if waited > PATIENCE_SECONDS:
-            raise TimeoutError(f"the subject does not answer within {PATIENCE_SECONDS} s")
+        if waited > ANSWER_TIMEOUT_SECONDS:
+            raise TimeoutError(f"the subject does not answer within {ANSWER_TIMEOUT_SECONDS} s")
         if waited >= asked * ASKED_AGAIN_SECONDS:
             asked += 1
             wire.inject(question())
@@ -312,7 +312,7 @@ def subject_says(situation, explained):
 
 
 def comparable(packet, descriptions):
-    """An answer is a packet of the subject's own, whose identification is nobody's business."""
+    """An answer is a packet of the subject's own, whose identification is not compared."""
     if packet.expect != "answered":
         return descriptions
     return [description.rsplit(" sum=", 1)[0] for description in descriptions]

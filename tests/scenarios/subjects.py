@@ -31,7 +31,7 @@ ip neigh add 10.1.0.9 lladdr {LAN_MAC} dev DEV nud permanent
 ip neigh add fd00:1::9 lladdr {LAN_MAC} dev DEV nud permanent
 ip route add 10.2.0.0/24 via 192.0.2.2; ip -6 route add fd00:2::/64 via 2001:db8::2
 """
-# A router that sends everything back where it came from would otherwise say so to everybody.
+# A router that sends everything back where it came from would otherwise announce that to all hosts.
 SETTINGS = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0",
             "net.ipv4.conf.default.rp_filter=0", "net.ipv4.conf.DEV.rp_filter=0",
             "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.DEV.send_redirects=0",

@@ -236,11 +236,11 @@ impl Socket {
                 continue;
             };
             reported_here |= local;
-            let believed = match &self.options.mtu_report_check {
+            let accepted = match &self.options.mtu_report_check {
                 Some(check) if !local => check(peer, mtu, &quoted[..len]),
                 _ => Some(mtu),
             };
-            if let Some(mtu) = believed {
+            if let Some(mtu) = accepted {
                 self.options.paths.learn(peer, mtu);
             }
         }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Between a reading thread and those that hold it.
+/// Where a reading thread can be held: its source is empty, and all that it has read is committed.
 #[derive(Default)]
-pub struct Gate {
-    /// Looked at for each batch, where the lock would cost too much.
+pub struct Safepoint {
+    /// Read for each batch, where the lock would cost too much.
     is_asked: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -29,9 +29,9 @@ enum State {
 }
 
 /// As long as it lives, the thread stays.
-pub struct Held(Arc<Gate>);
+pub struct Held(Arc<Safepoint>);
 
-impl Gate {
+impl Safepoint {
     /// Asks the reading thread to stay, and waits until it does, at most for `limit`: a source that is never empty is
     /// not held. `wake` ends the thread's sleep.
     pub fn hold(self: &Arc<Self>, limit: Duration, wake: impl FnOnce()) -> Option<Held> {
@@ -104,13 +104,13 @@ mod tests {
     const MAX_HOLD_WAIT: Duration = Duration::from_secs(60);
 
     /// A thread that counts until it is asked to stay.
-    fn counting(gate: &Arc<Gate>, count: &Arc<Mutex<u64>>) -> thread::JoinHandle<()> {
-        let (gate, count) = (Arc::clone(gate), Arc::clone(count));
+    fn counting(safepoint: &Arc<Safepoint>, count: &Arc<Mutex<u64>>) -> thread::JoinHandle<()> {
+        let (safepoint, count) = (Arc::clone(safepoint), Arc::clone(count));
         thread::spawn(move || {
-            while *gate.state() != State::Ended {
+            while *safepoint.state() != State::Ended {
                 *count.lock().unwrap() += 1;
-                if gate.is_asked() {
-                    gate.stay();
+                if safepoint.is_asked() {
+                    safepoint.stay();
                 }
                 thread::yield_now();
             }
@@ -119,10 +119,10 @@ mod tests {
 
     #[test]
     fn a_thread_stays_as_long_as_it_is_held_and_goes_on_afterwards() {
-        let (gate, count) = (Arc::<Gate>::default(), Arc::<Mutex<u64>>::default());
-        let thread = counting(&gate, &count);
+        let (safepoint, count) = (Arc::<Safepoint>::default(), Arc::<Mutex<u64>>::default());
+        let thread = counting(&safepoint, &count);
         for _ in 0..100 {
-            let held = gate.hold(MAX_HOLD_WAIT, || ()).unwrap();
+            let held = safepoint.hold(MAX_HOLD_WAIT, || ()).unwrap();
             let before = *count.lock().unwrap();
             thread::yield_now();
             assert_eq!(*count.lock().unwrap(), before);
@@ -131,26 +131,26 @@ mod tests {
                 thread::yield_now();
             }
         }
-        gate.end();
+        safepoint.end();
         thread.join().unwrap();
     }
 
     #[test]
     fn a_thread_that_never_finds_its_source_empty_is_not_held() {
-        let gate = Arc::<Gate>::default();
-        assert!(gate.hold(Duration::from_millis(1), || ()).is_none());
-        assert!(!gate.is_asked());
-        gate.stay();
+        let safepoint = Arc::<Safepoint>::default();
+        assert!(safepoint.hold(Duration::from_millis(1), || ()).is_none());
+        assert!(!safepoint.is_asked());
+        safepoint.stay();
     }
 
     #[test]
     fn the_end_of_a_thread_ends_the_wait_for_it_and_its_stay() {
-        let (gate, count) = (Arc::<Gate>::default(), Arc::<Mutex<u64>>::default());
-        let thread = counting(&gate, &count);
-        let held = gate.hold(MAX_HOLD_WAIT, || ()).unwrap();
-        gate.end();
+        let (safepoint, count) = (Arc::<Safepoint>::default(), Arc::<Mutex<u64>>::default());
+        let thread = counting(&safepoint, &count);
+        let held = safepoint.hold(MAX_HOLD_WAIT, || ()).unwrap();
+        safepoint.end();
         thread.join().unwrap();
         drop(held);
-        assert!(gate.hold(MAX_HOLD_WAIT, || ()).is_none());
+        assert!(safepoint.hold(MAX_HOLD_WAIT, || ()).is_none());
     }
 }

@@ -54,7 +54,7 @@ const NETS: Ends = ("10.1.0.0/16", "10.2.0.0/16");
 const OUTER: Ends = ("192.0.2.1", "192.0.2.2");
 const OUTER_V6: Ends = ("2001:db8::1", "2001:db8::2");
 
-/// One association: between whom, protocol, mode, suite. The innermost has SPI 0x1001, the next 0x1002 …
+/// One association: its two ends, protocol, mode, suite. The innermost has SPI 0x1001, the next 0x1002 …
 type Row = (Ends, &'static str, &'static str, fn() -> String);
 
 /// AH by itself in each shape, and bundles in every order that a policy may name.

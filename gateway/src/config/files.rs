@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// The largest file that is read, in bytes: revocation lists are the longest.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Where files are, and for whom they are checked.
+/// Where files are, and which user must be able to read them.
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     /// The folder of the configuration.

@@ -1,6 +1,6 @@
 //! `on_up` and `on_down`: programs that run when a peer is up or down.
 //!
-//! Whoever can change such a program decides what runs. So the program and every folder of its path must be owned by
+//! A user who can change such a program decides what runs. So the program and every folder of its path must be owned by
 //! root or by the owner of the configuration, and writable by the owner alone.
 
 use super::files::Files;

@@ -433,7 +433,7 @@ fn a_reload_leaves_what_is_the_same_and_numbers_secrets_once() {
 }
 
 #[test]
-fn hooks_are_the_gateways_or_a_peers_own_and_nobody_else_may_change_them() {
+fn hooks_are_the_gateways_or_a_peers_own_and_no_other_user_may_change_them() {
     let folder = Folder::new();
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
     folder.write("hook", b"#!/bin/sh\n", 0o755);

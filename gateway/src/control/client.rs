@@ -1,4 +1,4 @@
-//!The command line's end.
+//! The command line's end of the control socket.
 
 use super::message::{Answer, Request};
 use crate::handover;
@@ -28,7 +28,7 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
     /// No process listens there.
-    Nobody(PathBuf),
+    NotRunning(PathBuf),
     /// The socket belongs to another user.
     Forbidden(PathBuf),
     /// A process of this user, who is neither root nor us nor the gateways', listens there.
@@ -42,7 +42,7 @@ pub(crate) enum NoAnswer {
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody(path) => write!(
+            Self::NotRunning(path) => write!(
                 f,
                 "no gateway is running at {}: start one with `esplanade run`, or name its socket with --control",
                 path.display()
@@ -79,9 +79,9 @@ impl fmt::Display for NoAnswer {
 impl std::error::Error for NoAnswer {}
 
 impl NoAnswer {
-    /// Whether there is no gateway at all.
-    pub(crate) fn is_nobody(&self) -> bool {
-        matches!(self, Self::Nobody(_))
+    /// Whether no gateway is running there.
+    pub(crate) fn is_not_running(&self) -> bool {
+        matches!(self, Self::NotRunning(_))
     }
 }
 
@@ -89,7 +89,9 @@ impl Client {
     /// Connects to the gateway at `path`.
     pub(crate) fn connect(path: &Path) -> Result<Self, NoAnswer> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => NoAnswer::Nobody(path.to_owned()),
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                NoAnswer::NotRunning(path.to_owned())
+            }
             ErrorKind::PermissionDenied => NoAnswer::Forbidden(path.to_owned()),
             _ => NoAnswer::Broken(path.to_owned(), error),
         })?;
@@ -105,7 +107,7 @@ impl Client {
             stream,
             path: path.to_owned(),
         };
-        client.patience(Some(Duration::from_secs(120)))?;
+        client.set_timeouts(Some(Duration::from_secs(120)))?;
         Ok(client)
     }
 
@@ -162,7 +164,7 @@ impl Client {
         mut line: impl FnMut(Answer) -> bool,
     ) -> Result<(), NoAnswer> {
         self.send(request)?;
-        self.patience(None)?;
+        self.set_timeouts(None)?;
         let path = self.path.clone();
         for text in BufReader::new(&self.stream).lines() {
             let answer = text
@@ -190,7 +192,7 @@ impl Client {
         }
     }
 
-    fn patience(&self, time: Option<Duration>) -> Result<(), NoAnswer> {
+    fn set_timeouts(&self, time: Option<Duration>) -> Result<(), NoAnswer> {
         let set = self
             .stream
             .set_read_timeout(time)

@@ -217,7 +217,8 @@ impl Folder {
 
     /// Removes what was made for a gateway that did not start: its files, while the lock is held, and its folder.
     pub(crate) fn undo(&self) {
-        if !self.made.is_empty() && self.remove("recent").is_ok() && self.remove("lock").is_ok() {
+        let kinds = ["numbers", "recent", "lock"];
+        if !self.made.is_empty() && kinds.iter().all(|kind| self.remove(kind).is_ok()) {
             remove_empty(&self.made);
         }
     }

@@ -192,7 +192,7 @@ impl Server {
         client.deadline = None;
     }
 
-    /// Whether an event would be sent to anyone.
+    /// Whether any client listens to events.
     pub(crate) fn has_listeners(&self) -> bool {
         self.clients.values().any(|client| client.listens)
     }

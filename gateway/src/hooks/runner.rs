@@ -14,8 +14,8 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How often the runner looks whether a hook has ended, if none closes its standard error.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How often the runner checks whether a hook has ended, if none closes its standard error.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// `esplanade hook-runner`.
 pub(crate) fn hook_runner(options: ProcessOptions) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(super) fn serve(main: UnixStream) -> io::Result<()> {
         let now = Instant::now();
         let mut still = Vec::new();
         for mut one in running.drain(..) {
-            match one.look(now) {
+            match one.poll(now) {
                 Some(ended) => push(&mut channel, &ended)?,
                 None => still.push(one),
             }
@@ -108,7 +108,7 @@ fn wait(channel: &Channel, running: &[Running]) -> io::Result<()> {
     fds.extend(outputs.map(|output| PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)));
     let interval = Timespec {
         tv_sec: 0,
-        tv_nsec: i64::from(LOOK_INTERVAL.subsec_nanos()),
+        tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()),
     };
     let limit = (!running.is_empty()).then_some(&interval);
     match poll(&mut fds, limit) {

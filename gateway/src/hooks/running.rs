@@ -15,7 +15,7 @@ pub(super) const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How much of what a hook wrote last is kept.
 pub(super) const KEPT_BYTES: usize = 512;
 
-/// Reads of one look, so that a hook that writes without end leaves time for the others.
+/// Reads in one poll, so that a hook that writes without end leaves time for the others.
 const MAX_READS: usize = 16;
 
 /// The names that the main process may set: no LD_PRELOAD.
@@ -82,7 +82,7 @@ impl Running {
     }
 
     /// Reads what it has written. Returns how it has ended, or kills it if its time is over.
-    pub(super) fn look(&mut self, now: Instant) -> Option<Ended> {
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Ended> {
         self.read();
         if self.has_exited() {
             // What it has left behind goes with it, while its number cannot be another's.

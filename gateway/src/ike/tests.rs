@@ -27,7 +27,7 @@ const RIGHT: &str = "127.0.0.2";
 const KEY: u32 = 7;
 
 /// Longer than any handshake here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a test's main process has heard.
 #[derive(Default)]
@@ -152,7 +152,7 @@ fn connection(local: &str, remote: &str, start: Start) -> Connection {
 
 /// Serves both until `done`.
 fn until(sides: &mut [Side; 2], done: impl Fn(&[Side; 2]) -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + HANDSHAKE_TIMEOUT;
     while !done(sides) {
         assert!(Instant::now() < end, "nothing more came");
         let mut fds = [
@@ -239,7 +239,7 @@ fn two_gateways_agree_on_child_sas_over_real_sockets_and_stop_in_order() {
             }
             let [mut left, right] = sides;
             assert!(left.link.send(ToIke::Stop));
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + HANDSHAKE_TIMEOUT;
             while left.turn().is_ok() {
                 assert!(Instant::now() < end, "it does not end");
                 std::thread::sleep(Duration::from_millis(5));

@@ -7,6 +7,7 @@ mod refusal;
 pub(crate) use nonces::{KernelIvs, UsedIvs};
 pub(crate) use refusal::{MoveWish, association_name, refusal};
 
+use crate::failure::Failure;
 use std::fmt::Display;
 
 /// What carries out the steps of a move.
@@ -15,15 +16,15 @@ pub(crate) trait Mover {
     type Step: Copy + Display;
 
     /// Takes a step.
-    fn take(&mut self, step: Self::Step) -> Result<(), String>;
+    fn take(&mut self, step: Self::Step) -> Result<(), Failure>;
 
     /// Makes as if a step had not been taken, which may have been taken half-way.
-    fn undo(&mut self, step: Self::Step) -> Result<(), String>;
+    fn undo(&mut self, step: Self::Step) -> Result<(), Failure>;
 }
 
 /// Takes the steps in their order. If one fails, it and those before it are undone, the last one first, and the answer
 /// says which one failed and what could not be undone.
-pub(crate) fn carry_out<M: Mover>(mover: &mut M, steps: &[M::Step]) -> Result<(), String> {
+pub(crate) fn carry_out<M: Mover>(mover: &mut M, steps: &[M::Step]) -> Result<(), Failure> {
     for (place, step) in steps.iter().enumerate() {
         let Err(why) = mover.take(*step) else {
             continue;
@@ -34,7 +35,7 @@ pub(crate) fn carry_out<M: Mover>(mover: &mut M, steps: &[M::Step]) -> Result<()
                 told += &format!("; and this could not be undone: {done}: {why}");
             }
         }
-        return Err(told);
+        return Err(Failure::new(told));
     }
     Ok(())
 }
@@ -54,19 +55,19 @@ mod tests {
     impl Mover for Recorder {
         type Step = u8;
 
-        fn take(&mut self, step: u8) -> Result<(), String> {
+        fn take(&mut self, step: u8) -> Result<(), Failure> {
             self.taken.push(step);
             if self.fails_at == Some(step) {
-                Err("refused".to_owned())
+                Err(Failure::new("refused"))
             } else {
                 Ok(())
             }
         }
 
-        fn undo(&mut self, step: u8) -> Result<(), String> {
+        fn undo(&mut self, step: u8) -> Result<(), Failure> {
             self.undone.push(step);
             if self.undo_fails_at == Some(step) {
-                Err("stays".to_owned())
+                Err(Failure::new("stays"))
             } else {
                 Ok(())
             }
@@ -83,7 +84,7 @@ mod tests {
                 ..Recorder::default()
             };
             let told = carry_out(&mut recorder, &STEPS).unwrap_err();
-            assert_eq!(told, format!("{step}: refused"));
+            assert_eq!(told, Failure::new(format!("{step}: refused")));
             assert_eq!(recorder.taken, STEPS[..=place]);
             recorder.undone.reverse();
             assert_eq!(recorder.undone, STEPS[..=place]);
@@ -105,7 +106,8 @@ mod tests {
             ..Recorder::default()
         };
         let told = carry_out(&mut recorder, &STEPS).unwrap_err();
-        assert_eq!(told, "13: refused; and this could not be undone: 12: stays");
+        let expected = "13: refused; and this could not be undone: 12: stays";
+        assert_eq!(told, Failure::new(expected));
         assert_eq!(recorder.undone, [13, 12, 11, 10]);
     }
 }

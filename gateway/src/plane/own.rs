@@ -139,13 +139,13 @@ impl<K: Kernel> OwnPlane<K> {
     }
 
     /// Ages associations. Expired ones have left the databases when this returns, and the kernel's tables too unless
-    /// these could not be updated; then every tick tries again. `look` sees each association.
+    /// these could not be updated; then every tick tries again. `visit` is called for each association.
     pub(crate) fn tick(
         &mut self,
-        look: impl FnMut(&Arc<Sa>, &SaUsage),
+        visit: impl FnMut(&Arc<Sa>, &SaUsage),
     ) -> (Vec<(SaId, LifetimeEvent)>, io::Result<()>) {
         let before = self.database.snapshot();
-        let events = self.database.tick((self.clock)(), look);
+        let events = self.database.tick((self.clock)(), visit);
         let after = self.database.snapshot();
         let changed = !Arc::ptr_eq(&before, &after);
         if changed {

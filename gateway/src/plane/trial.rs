@@ -46,7 +46,7 @@ pub(crate) fn try_kernel(commands: &[Command], needs_devices: bool) -> Trial {
     }
     let commands: Vec<_> = commands.iter().map(as_for_the_kernel).collect();
     let tried = in_own_namespace(move || in_new_namespace(&commands, needs_devices));
-    tried.unwrap_or_else(Trial::NotPossible)
+    tried.unwrap_or_else(|why| Trial::NotPossible(why.to_string()))
 }
 
 /// What is refused without asking the kernel.

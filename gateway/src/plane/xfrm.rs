@@ -33,7 +33,7 @@ pub(crate) use statistics::Statistics;
 
 use super::{Plane, Unsupported, check};
 use crate::failure::Failure;
-use association::Found;
+use association::XfrmState;
 use ipsec::command::{Answer, Command, PolicyReport, Refused};
 use ipsec::policy::{Action, Level, Policy};
 use ipsec::sa::Reqid;
@@ -68,11 +68,11 @@ impl XfrmPlane {
         self.unsupported
     }
 
-    fn sas(&mut self) -> Outcome<Vec<(ZeroizingMessage, Found)>> {
+    fn sas(&mut self) -> Outcome<Vec<(ZeroizingMessage, XfrmState)>> {
         let answers = self
             .kernel
             .list(&ZeroizingMessage::new(association::everything()))?;
-        Ok(answers.into_iter().filter_map(with_meaning).collect())
+        Ok(answers.into_iter().filter_map(with_xfrm_state).collect())
     }
 
     fn policies(&mut self) -> Outcome<Vec<(ZeroizingMessage, Option<PolicyReport>)>> {
@@ -264,15 +264,15 @@ impl Plane for XfrmPlane {
     }
 }
 
-fn meaning(answer: &ZeroizingMessage) -> Option<Found> {
+fn xfrm_state(answer: &ZeroizingMessage) -> Option<XfrmState> {
     match &**answer {
         XfrmMessage::AddSa(message) => Some(association::parse(message)),
         _ => None,
     }
 }
 
-fn with_meaning(answer: ZeroizingMessage) -> Option<(ZeroizingMessage, Found)> {
-    let found = meaning(&answer)?;
+fn with_xfrm_state(answer: ZeroizingMessage) -> Option<(ZeroizingMessage, XfrmState)> {
+    let found = xfrm_state(&answer)?;
     Some((answer, found))
 }
 

@@ -43,7 +43,7 @@ mod search;
 mod task;
 
 pub(crate) use headers::LinkKind;
-pub(crate) use task::Target;
+pub(crate) use task::{Target, in_and_fwd_differ};
 
 use std::fmt;
 

@@ -81,6 +81,12 @@ pub(crate) fn counters(site: &Site) -> Vec<Count> {
         .counts(&[&COUNTERS[..], &REFUSED].concat())
 }
 
+/// Whether a running gateway has installed the drop rules of this site. Before Linux 6.9 that is not known, and false.
+pub(crate) fn is_in_use(site: &Site) -> bool {
+    let mut table = Firewall::new(TableFamily::Inet, site.firewall_table());
+    table.has_owner().unwrap_or(false)
+}
+
 fn chain(name: &str, kind: &'static str, hook: Hook, priority: i32, rules: Vec<Rule>) -> Chain {
     Chain {
         name: name.to_owned(),

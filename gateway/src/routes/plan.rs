@@ -85,22 +85,22 @@ pub(crate) const IKE_PORTS: [u16; 2] = [500, 4500];
 /// Users whose sockets send the gateway's outer packets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Senders {
-    /// None: there is no gateway.
+    /// There is no gateway.
     #[default]
-    Nobody,
+    None,
     /// These user ids, as seen from the network namespace.
     Users(BTreeSet<u32>),
-    /// Any: the gateway's user id in the network namespace is not known.
-    Anybody,
+    /// The gateway's user id in the network namespace is not known.
+    Any,
 }
 
 impl Senders {
     /// The users of both.
     pub(crate) fn and(&self, others: &Self) -> Self {
         match (self, others) {
-            (Self::Nobody, some) | (some, Self::Nobody) => some.clone(),
+            (Self::None, some) | (some, Self::None) => some.clone(),
             (Self::Users(some), Self::Users(others)) => Self::Users(some | others),
-            _ => Self::Anybody,
+            _ => Self::Any,
         }
     }
 }

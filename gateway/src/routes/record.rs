@@ -11,7 +11,6 @@ pub(crate) use inherit::inherit;
 
 use super::{BadSite, Site};
 use crate::control::Folder;
-use crate::state::BootRecord;
 use network_namespace::NetworkNamespace;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -40,9 +39,6 @@ pub(crate) struct Record {
     /// The gateway's process.
     #[serde(default)]
     pub pid: u32,
-    /// The state file that has its sequence numbers: at the next start within this boot an older one is not accepted.
-    #[serde(default)]
-    pub numbers: Option<BootRecord>,
 }
 
 impl Record {
@@ -56,7 +52,6 @@ impl Record {
             settings: Vec::new(),
             place: Some(NetworkNamespace::here()?),
             pid: std::process::id(),
-            numbers: None,
         })
     }
 
@@ -101,16 +96,6 @@ impl Record {
                 "{path}.{KIND} is damaged ({error}): clean up with `esplanade down --force --control {path}`"
             ))
         })
-    }
-
-    /// What the last gateway of this boot has recorded about its sequence numbers.
-    pub(crate) fn noted_in_this_boot(folder: &Folder) -> Option<BootRecord> {
-        let record = Self::load(folder).ok()??;
-        let is_of_now = record
-            .place
-            .as_ref()
-            .is_some_and(NetworkNamespace::is_of_this_boot);
-        record.numbers.filter(|_| is_of_now)
     }
 
     /// Writes it atomically.

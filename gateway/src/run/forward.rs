@@ -234,12 +234,12 @@ fn open_ethernet(
     warn: &Warn,
 ) -> Result<Plaintext, Failure> {
     let refuse = |why: &str| Failure::new(format!("--forward {name}: {why}"));
-    let look = |error: io::Error| refuse(&format!("the device cannot be checked: {error}"));
+    let cannot_check = |error: io::Error| refuse(&format!("the device cannot be checked: {error}"));
     let index = netlink
         .link(name)
-        .map_err(look)?
+        .map_err(cannot_check)?
         .ok_or_else(|| refuse("no such device; `ip link` lists the devices"))?;
-    let link = netlink.simple_link(index).map_err(look)?.ok_or_else(|| {
+    let link = netlink.simple_link(index).map_err(cannot_check)?.ok_or_else(|| {
         refuse(
             "the device must be Ethernet, up, in no bridge or bond, and have a default qdisc; otherwise use a TUN \
              device (--tun)",

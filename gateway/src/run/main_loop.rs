@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The least time between two looks at addresses and paths without a sign that they have changed.
+/// The least time between two checks of addresses and paths without a sign that they have changed.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Notices that may wait. If the main thread is that far behind, further notices of the same kind are redundant.
@@ -70,7 +70,7 @@ pub(super) struct Gateway {
     notices: Receiver<Notice>,
     sender: SyncSender<Notice>,
     started: Instant,
-    /// When addresses and paths are looked at next.
+    /// When addresses and paths are checked next.
     next_check: Instant,
     path_changes: u64,
     outbound: Rate,

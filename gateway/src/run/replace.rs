@@ -110,7 +110,7 @@ fn change_of_plane(old: &Status, by_kernel: bool) -> Option<String> {
 }
 
 fn unanswered(path: &Path, error: NoAnswer) -> Failure {
-    if error.is_nobody() {
+    if error.is_not_running() {
         Failure::new(format!(
             "no gateway is running at {}, so there is none to replace: start one with `esplanade run`",
             path.display()

@@ -28,7 +28,7 @@ pub(super) fn of_this_process(warn: &Warn) -> Senders {
                 "this network namespace belongs to another user namespace ({why}): other processes that send ESP, AH \
                  or UDP from the gateway's ports to a peer with its mark cannot be recognised by their user"
             ));
-            Senders::Anybody
+            Senders::Any
         }
     }
 }

@@ -29,8 +29,8 @@ pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
             user
         }
         None if is_root => match of_gateways(options)? {
-            Found::User(user) => user,
-            Found::None { why } => {
+            DefaultUser::User(user) => user,
+            DefaultUser::None { why } => {
                 eprintln!("esplanade: running as user {present} with reduced capabilities: {why}");
                 present
             }
@@ -44,23 +44,23 @@ pub(super) fn choose(options: &RunOptions) -> Result<Chosen, Failure> {
 }
 
 /// The user of gateways, or why the user who starts it is kept.
-enum Found {
+enum DefaultUser {
     User(User),
     None { why: String },
 }
 
-fn of_gateways(options: &RunOptions) -> Result<Found, Failure> {
+fn of_gateways(options: &RunOptions) -> Result<DefaultUser, Failure> {
     let Some(user) = User::of_gateways()? else {
         let why = format!(
             "this host has no user `{DEFAULT_USER}` (packaging/sysusers.d creates it), and --user is not given"
         );
-        return Ok(Found::None { why });
+        return Ok(DefaultUser::None { why });
     };
     Ok(match obstacle(&user, options) {
-        Some(why) => Found::None {
+        Some(why) => DefaultUser::None {
             why: format!("not possible as user {user}: {why}"),
         },
-        None => Found::User(user),
+        None => DefaultUser::User(user),
     })
 }
 
@@ -97,7 +97,7 @@ impl Chosen {
         changed.map_err(|error| Failure::new(privileges::why_not(&self.user, &error)))
     }
 
-    /// The user to whom a folder that root has left is given.
+    /// The user who gets a folder that root has left.
     pub(super) fn new_owner(&self) -> Option<&User> {
         self.hands_over.then_some(&self.user)
     }

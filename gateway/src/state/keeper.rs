@@ -187,8 +187,8 @@ impl Keeper {
         self.followed.retain(|followed| {
             let is_it = followed.is_gone && followed.places.contains(&place);
             if is_it {
-                let nobody_holds_it = Arc::strong_count(&followed.state) == 1;
-                followed.close(records, moment, nobody_holds_it);
+                let is_unused = Arc::strong_count(&followed.state) == 1;
+                followed.close(records, moment, is_unused);
             }
             !is_it
         });

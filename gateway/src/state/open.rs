@@ -1,10 +1,10 @@
 //! Opens the file: its folder is checked, its lock taken, and a state that belongs to another machine or is too old is
 //! refused.
 
-use super::boot_record::BootRecord;
 use super::committer::Committer;
 use super::header::{BadHeader, Header};
 use super::keeper::Keeper;
+use super::last_used::LastUsed;
 use super::machine::{Foreign, Machine};
 use super::recent::Recent;
 use super::records::Records;
@@ -46,8 +46,6 @@ pub(crate) struct Wanted<'a> {
     pub control: &'a Path,
     /// The folder of the control socket.
     pub beside: &'a Folder,
-    /// The record of the last gateway of this boot.
-    pub noted: Option<BootRecord>,
 }
 
 /// Opens the state as the options request. All that needs a privilege happens here.
@@ -100,7 +98,11 @@ fn open_in(
         Some(file) => file,
         None => create(folder, &place)?,
     };
-    let (store, records) = match read(file, wanted, &place) {
+    let last_used = match LastUsed::load(wanted.beside) {
+        Err(_) if wanted.fresh_keys => None,
+        last_used => last_used?,
+    };
+    let (store, records) = match read(file, last_used.as_ref(), &place) {
         Ok(read) => read,
         Err(why) if wanted.fresh_keys && why.can_begin_anew => {
             warn(&format!(
@@ -146,7 +148,9 @@ fn begin(
         header.namespace = namespace;
     });
     begun.map_err(fail)?;
-    let recent = create_recent(beside, &BootRecord::of(store.header()))?;
+    let used = LastUsed::of(store.header());
+    used.save(beside)?;
+    let recent = create_recent(beside, &used)?;
     Ok(Committer::new(store, Keeper::new(records, recent)))
 }
 
@@ -154,13 +158,13 @@ fn read_recent(beside: &Folder, store: &Store<File>, records: &mut Records) -> R
     let Some(file) = beside.file_of(RECENT).map_err(Failure::new)? else {
         return Ok(());
     };
-    Recent::read(&file, &BootRecord::of(store.header()), records).map_err(|error| {
+    Recent::read(&file, &LastUsed::of(store.header()), records).map_err(|error| {
         let place = beside.socket().display();
         Failure::new(format!("cannot read {place}.{RECENT}: {error}"))
     })
 }
 
-fn create_recent(beside: &Folder, state: &BootRecord) -> Result<Option<Recent>, Failure> {
+fn create_recent(beside: &Folder, state: &LastUsed) -> Result<Option<Recent>, Failure> {
     let bytes = Recent::empty(state);
     beside.write(RECENT, &bytes).map_err(Failure::new)?;
     let file = beside.file_of(RECENT).map_err(Failure::new)?;
@@ -209,9 +213,13 @@ impl std::fmt::Display for NotOurs {
     }
 }
 
-fn read(file: File, wanted: &Wanted<'_>, place: &str) -> Result<(Store<File>, Records), NotOurs> {
+fn read(
+    file: File,
+    last_used: Option<&LastUsed>,
+    place: &str,
+) -> Result<(Store<File>, Records), NotOurs> {
     let (store, records) = Store::open(file).map_err(|error| refusal(error, place))?;
-    match doubt(&store, wanted.noted.as_ref()) {
+    match doubt(&store, last_used) {
         None => Ok((store, records)),
         Some(why) => Err(NotOurs {
             words: format!(
@@ -248,7 +256,7 @@ fn refusal(error: BadStore, place: &str) -> NotOurs {
 
 /// Why numbers that this state calls unused may have been used: by another machine, or by this one before its state was
 /// restored from an older copy.
-fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str> {
+fn doubt(store: &Store<File>, last_used: Option<&LastUsed>) -> Option<&'static str> {
     let header = store.header();
     let here = Machine::here(&header.salt);
     match here.foreign(&header.machine) {
@@ -263,9 +271,9 @@ fn doubt(store: &Store<File>, noted: Option<&BootRecord>) -> Option<&'static str
     if same_boot && header.inode != 0 && header.inode != inode {
         return Some("is a copy of the file that was used last");
     }
-    let this = BootRecord::of(header);
+    let this = LastUsed::of(header);
     let is_older =
-        noted.is_some_and(|noted| noted.file == this.file && noted.generation > this.generation);
+        last_used.is_some_and(|last| last.file == this.file && last.generation > this.generation);
     is_older.then_some("is older than the one that was used last")
 }
 

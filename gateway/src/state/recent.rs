@@ -5,8 +5,8 @@
 //!   header │ record │ record │ …       128 bytes each, at the places that they have in memory
 //! ```
 
-use super::boot_record::BootRecord;
 use super::disk::Disk;
+use super::last_used::LastUsed;
 use super::record::{RECORD_LEN, SaRecord, checksum};
 use super::records::{MAX_RECORDS, RecordIndex, Records};
 use std::io;
@@ -19,7 +19,7 @@ pub(super) struct Recent(Box<dyn Disk>);
 
 impl Recent {
     /// The bytes of a file without records, beside this state.
-    pub(super) fn empty(state: &BootRecord) -> Vec<u8> {
+    pub(super) fn empty(state: &LastUsed) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(RECORD_LEN);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&state.file.to_le_bytes());
@@ -37,7 +37,7 @@ impl Recent {
 
     /// Adds to the records what a killed process had not written to the state. The file of another state, or of another
     /// start with it, is passed over.
-    pub(super) fn read(disk: &impl Disk, state: &BootRecord, into: &mut Records) -> io::Result<()> {
+    pub(super) fn read(disk: &impl Disk, state: &LastUsed, into: &mut Records) -> io::Result<()> {
         let len = usize::try_from(disk.len()?).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min((1 + MAX_RECORDS) * RECORD_LEN)];
         let read = disk.read_at(0, &mut bytes)?;

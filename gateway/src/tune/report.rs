@@ -4,7 +4,7 @@ use super::gain::{Gain, Gains};
 use super::host::{Host, Reading};
 use super::recommendation::Among;
 use super::state::State;
-use super::table::{self, Place, SETTINGS, Setting};
+use super::table::{self, Location, SETTINGS, Setting};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -19,7 +19,8 @@ pub(super) enum Assessment {
     /// Is as it should be.
     Good,
     /// No value is recommended.
-    Told,
+    #[serde(rename = "told")]
+    Informational,
     /// This kernel or these devices do not have it.
     Absent,
     /// May be there.
@@ -99,8 +100,8 @@ impl Scope<'_> {
     }
 
     fn spots(&self, setting: &Setting, state: &mut State) -> Vec<Spot> {
-        if let Place::Told(look) = setting.place {
-            let shown = look(self.host).map(|value| Spot {
+        if let Location::Informational(value_on) = setting.location {
+            let shown = value_on(self.host).map(|value| Spot {
                 target: setting.name.to_owned(),
                 current: Some(value),
                 proposal: None,
@@ -109,7 +110,7 @@ impl Scope<'_> {
             });
             return shown.into_iter().collect();
         }
-        let targets = table::spots(&setting.place, self.host, self.devices, self.tun);
+        let targets = table::targets(&setting.location, self.host, self.devices, self.tun);
         let processors = table::count_processors(self.host);
         let network = self.host.network();
         let spot = |(target, queue)| {
@@ -140,9 +141,9 @@ impl Scope<'_> {
 
 fn verdict(setting: &Setting, spots: &[Spot]) -> Assessment {
     let has_proposal = spots.iter().any(|spot| spot.proposal.is_some());
-    match (&setting.place, setting.price) {
+    match (&setting.location, setting.price) {
         _ if spots.is_empty() => Assessment::Absent,
-        (Place::Told(_), _) => Assessment::Told,
+        (Location::Informational(_), _) => Assessment::Informational,
         (_, None) if has_proposal => Assessment::Proposed,
         (_, Some(_)) if has_proposal => Assessment::OnRequest,
         _ if spots.iter().all(|spot| spot.current.is_none()) => Assessment::Unreadable,
@@ -164,7 +165,7 @@ impl Report {
                 "With drawbacks, applied only by name (esplanade tune apply NAME)",
             ),
             (Assessment::Good, "Already as recommended"),
-            (Assessment::Told, "Shown only, never changed"),
+            (Assessment::Informational, "Shown only, never changed"),
             (Assessment::Unreadable, "Not readable"),
         ];
         for (verdict, title) in sections {
@@ -213,7 +214,7 @@ impl Row {
         let values = self.values();
         // Rows that are advice alone have no measurement to report.
         let measured = match (self.verdict, &self.gain) {
-            (Assessment::Told, None) => "",
+            (Assessment::Informational, None) => "",
             _ => &self.measured,
         };
         let line = format!("  {:<22} {values:<32} {measured}", self.name);

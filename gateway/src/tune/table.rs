@@ -11,7 +11,7 @@ use super::recommendation::Recommendation;
 /// One row of the table.
 pub(super) struct Setting {
     pub name: &'static str,
-    pub place: Place,
+    pub location: Location,
     pub wish: Recommendation,
     /// Its drawback, if it has one: then it is changed only by name.
     pub price: Option<&'static str>,
@@ -21,7 +21,7 @@ pub(super) struct Setting {
 }
 
 /// Where a setting is found: in one file or in several.
-pub(super) enum Place {
+pub(super) enum Location {
     /// Files below /proc/sys.
     System(&'static [&'static str]),
     /// A file of each device.
@@ -35,13 +35,13 @@ pub(super) enum Place {
     /// A file of each processor.
     Processor(&'static str),
     /// Nothing to write: the value is only shown.
-    Told(fn(&dyn Host) -> Option<String>),
+    Informational(fn(&dyn Host) -> Option<String>),
 }
 
-/// Every file or feature that a place stands for on this host, and which queue it is of how many; none where the host
-/// has no such place.
-pub(super) fn spots(
-    place: &Place,
+/// The files or features of a location on this host, and which queue each is of how many; none where the host has no
+/// such file or feature.
+pub(super) fn targets(
+    location: &Location,
     host: &dyn Host,
     devices: &[String],
     tun: &str,
@@ -49,30 +49,30 @@ pub(super) fn spots(
     let of_devices = |paths: &dyn Fn(&str) -> Vec<Target>| -> Vec<Target> {
         devices.iter().flat_map(|device| paths(device)).collect()
     };
-    let targets = match place {
-        Place::System(files) => files
+    let targets = match location {
+        Location::System(files) => files
             .iter()
             .map(|file| Target::file(format!("/proc/sys/{file}")))
             .collect(),
-        Place::Device(file) => of_devices(&|device| vec![Target::of_device(device, file)]),
-        Place::Tun(file) => vec![Target::of_device(tun, file)],
-        Place::Queue(kind, file) => {
+        Location::Device(file) => of_devices(&|device| vec![Target::of_device(device, file)]),
+        Location::Tun(file) => vec![Target::of_device(tun, file)],
+        Location::Queue(kind, file) => {
             let queues = devices
                 .iter()
                 .map(|device| queues(host, device, kind, file));
             return queues.flat_map(numbered).collect();
         }
-        Place::Features(names) => of_devices(&|device| {
+        Location::Features(names) => of_devices(&|device| {
             let feature = |name: &&str| Target::Feature {
                 device: device.to_owned(),
                 name: (*name).to_owned(),
             };
             names.iter().map(feature).collect()
         }),
-        Place::Processor(file) => processors(host)
+        Location::Processor(file) => processors(host)
             .map(|cpu| Target::file(format!("/sys/devices/system/cpu/{cpu}/{file}")))
             .collect(),
-        Place::Told(_) => Vec::new(),
+        Location::Informational(_) => Vec::new(),
     };
     targets.into_iter().map(|target| (target, (0, 1))).collect()
 }
@@ -114,13 +114,13 @@ pub(super) fn count_processors(host: &dyn Host) -> usize {
 
 const fn row(
     name: &'static str,
-    place: Place,
+    location: Location,
     wish: Recommendation,
     reason: &'static str,
 ) -> Setting {
     Setting {
         name,
-        place,
+        location,
         wish,
         price: None,
         in_lab: false,
@@ -149,37 +149,37 @@ const SOCKET_BUFFER: u64 = 4 << 20;
 pub(super) const SETTINGS: &[Setting] = &[
     row(
         "rmem_max",
-        Place::System(&["net/core/rmem_max"]),
+        Location::System(&["net/core/rmem_max"]),
         Recommendation::AtLeast(SOCKET_BUFFER),
         "a burst waits in the socket while the gateway is busy; without CAP_NET_ADMIN this is all it gets",
     ),
     row(
         "wmem_max",
-        Place::System(&["net/core/wmem_max"]),
+        Location::System(&["net/core/wmem_max"]),
         Recommendation::AtLeast(SOCKET_BUFFER),
         "the same for what leaves",
     ),
     row(
         "netdev_max_backlog",
-        Place::System(&["net/core/netdev_max_backlog"]),
+        Location::System(&["net/core/netdev_max_backlog"]),
         Recommendation::AtLeast(10_000),
         "virtual links and packets steered to another processor queue here; what does not fit is lost without a word",
     ),
     row(
         "netdev_budget",
-        Place::System(&["net/core/netdev_budget"]),
+        Location::System(&["net/core/netdev_budget"]),
         Recommendation::AtLeast(600),
         "packets that one softirq takes; a third column of /proc/net/softnet_stat that grows says that it ends too early",
     ),
     row(
         "netdev_budget_usecs",
-        Place::System(&["net/core/netdev_budget_usecs"]),
+        Location::System(&["net/core/netdev_budget_usecs"]),
         Recommendation::AtLeast(8_000),
         "the time that one softirq takes at most: the other limit of the same",
     ),
     row(
         "ip_early_demux",
-        Place::System(&["net/ipv4/ip_early_demux"]),
+        Location::System(&["net/ipv4/ip_early_demux"]),
         Recommendation::Exactly("0"),
         "looks for a local socket before routing; a gateway forwards, and its own socket is not connected",
     )
@@ -187,7 +187,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     .measured(),
     row(
         "offloads",
-        Place::Features(&[
+        Location::Features(&[
             "tx-checksumming",
             "scatter-gather",
             "tcp-segmentation-offload",
@@ -200,21 +200,21 @@ pub(super) const SETTINGS: &[Setting] = &[
     .measured(),
     row(
         "rx_udp_gro_forwarding",
-        Place::Features(&["rx-udp-gro-forwarding"]),
+        Location::Features(&["rx-udp-gro-forwarding"]),
         Recommendation::Exactly("on"),
         "UDP that is only forwarded is coalesced into GSO buffers, too; name the devices of the protected networks with --device",
     )
     .measured(),
     row(
         "rx_gro_list",
-        Place::Features(&["rx-gro-list"]),
+        Location::Features(&["rx-gro-list"]),
         Recommendation::Exactly("off"),
         "chains packets without joining them: good for plain forwarding, but a TUN device then gets single packets in place of GSO buffers",
     )
     .measured(),
     row(
         "gro_flush_timeout_ns",
-        Place::Device("gro_flush_timeout"),
+        Location::Device("gro_flush_timeout"),
         Recommendation::Exactly("50000"),
         "receive coalescing may wait for more packets",
     )
@@ -222,7 +222,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     .measured(),
     row(
         "napi_defer_hard_irqs",
-        Place::Device("napi_defer_hard_irqs"),
+        Location::Device("napi_defer_hard_irqs"),
         Recommendation::Exactly("2"),
         "a quiet device is looked at twice more before its interrupt is switched on again; only together with gro_flush_timeout_ns",
     )
@@ -230,20 +230,20 @@ pub(super) const SETTINGS: &[Setting] = &[
     .measured(),
     row(
         "txqueuelen",
-        Place::Device("tx_queue_len"),
+        Location::Device("tx_queue_len"),
         Recommendation::AtLeast(1_000),
         "what a device's own queue holds, where it has one",
     ),
     row(
         "tun_txqueuelen",
-        Place::Tun("tx_queue_len"),
+        Location::Tun("tx_queue_len"),
         Recommendation::AtLeast(1_000),
         "what waits in the TUN device for the gateway; each place may hold a GSO buffer of 64 KiB",
     )
     .at_the_price_of("packets that wait longer when the gateway is too slow"),
     row(
         "rps_cpus",
-        Place::Queue("rx", "rps_cpus"),
+        Location::Queue("rx", "rps_cpus"),
         Recommendation::EveryProcessor,
         "flows of one receive queue spread over the processors before the stack looks at them",
     )
@@ -251,94 +251,94 @@ pub(super) const SETTINGS: &[Setting] = &[
     .measured(),
     row(
         "xps_cpus",
-        Place::Queue("tx", "xps_cpus"),
+        Location::Queue("tx", "xps_cpus"),
         Recommendation::ItsShare,
         "each processor sends through a queue of its own",
     )
     .at_the_price_of("what the driver chose is overruled"),
     row(
         "busy_poll",
-        Place::System(&["net/core/busy_poll"]),
+        Location::System(&["net/core/busy_poll"]),
         Recommendation::AtLeast(50),
         "poll() looks at the device for so many µs before it sleeps",
     )
     .at_the_price_of("processor time that no other program gets; `esplanade run --wake busy` is the gateway's own way"),
     row(
         "busy_read",
-        Place::System(&["net/core/busy_read"]),
+        Location::System(&["net/core/busy_read"]),
         Recommendation::AtLeast(50),
         "the same for recvmmsg()",
     )
     .at_the_price_of("processor time that no other program gets"),
     row(
         "tcp.buffer_bytes",
-        Place::System(&["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"]),
+        Location::System(&["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"]),
         Recommendation::LastAtLeast(16 << 20),
         "how far TCP's own tuning may go: rate × round trip must fit. For connections that end here; a forwarded one has its hosts'",
     )
     .measured(),
     row(
         "tcp.moderate_rcvbuf",
-        Place::System(&["net/ipv4/tcp_moderate_rcvbuf"]),
+        Location::System(&["net/ipv4/tcp_moderate_rcvbuf"]),
         Recommendation::Exactly("1"),
         "TCP tunes its receive buffer by itself",
     ),
     row(
         "tcp.window_scaling",
-        Place::System(&["net/ipv4/tcp_window_scaling"]),
+        Location::System(&["net/ipv4/tcp_window_scaling"]),
         Recommendation::Exactly("1"),
         "without it 64 KiB are on their way at most",
     )
     .measured(),
     row(
         "tcp.sack",
-        Place::System(&["net/ipv4/tcp_sack"]),
+        Location::System(&["net/ipv4/tcp_sack"]),
         Recommendation::Exactly("1"),
         "a lost packet costs one packet and not a window",
     )
     .measured(),
     row(
         "tcp.timestamps",
-        Place::System(&["net/ipv4/tcp_timestamps"]),
+        Location::System(&["net/ipv4/tcp_timestamps"]),
         Recommendation::Exactly("1"),
         "round trips are measured and old segments told apart, for twelve bytes of each packet",
     )
     .measured(),
     row(
         "governor",
-        Place::Processor("cpufreq/scaling_governor"),
+        Location::Processor("cpufreq/scaling_governor"),
         Recommendation::Exactly("performance"),
         "short bursts end before a slow clock has risen",
     )
     .at_the_price_of("power"),
     row(
         "mtu",
-        Place::Told(informational::nothing),
+        Location::Informational(informational::nothing),
         Recommendation::Nothing,
         "fewer, larger packets: 9000 where every device of the path between the gateways takes it; `ip link set DEV mtu 9000`",
     )
     .measured(),
     row(
         "smt",
-        Place::Told(informational::smt),
+        Location::Informational(informational::smt),
         Recommendation::Nothing,
         "two threads of one core share its cipher units: give --cpus one of each pair",
     ),
     row(
         "irqbalance",
-        Place::Told(informational::irqbalance),
+        Location::Informational(informational::irqbalance),
         Recommendation::Nothing,
         "moves interrupts about: keep it, or pin the device's queues to processors that --cpus leaves free",
     ),
     row(
         "mitigations",
-        Place::Told(informational::mitigations),
+        Location::Informational(informational::mitigations),
         Recommendation::Nothing,
         "each system call pays for them; they are there for a reason, and nothing here switches them off",
     ),
     row(
         "conntrack",
-        Place::Told(informational::conntrack),
+        Location::Informational(informational::conntrack),
         Recommendation::Nothing,
         "tracks outer packets in vain: `nft add rule ip raw prerouting udp dport 4500 notrack`, and `ip protocol esp notrack`",
     ),

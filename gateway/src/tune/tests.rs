@@ -273,7 +273,7 @@ fn each_setting_is_judged_by_what_is_there() {
         ("tun_txqueuelen", Assessment::OnRequest),
         ("txqueuelen", Assessment::Good),
         ("governor", Assessment::OnRequest),
-        ("irqbalance", Assessment::Told),
+        ("irqbalance", Assessment::Informational),
         ("conntrack", Assessment::Absent),
     ];
     for (name, verdict) in verdicts {

@@ -123,8 +123,8 @@ impl Certificate {
         self.key.as_ref()
     }
 
-    /// Whom it names, the subject first: addresses, domain names and mail addresses of subjectAltName, and the
-    /// identifier of its key. A domain name in the subject's CN counts for nothing (RFC 4945 5.1.3.1).
+    /// The names of its holder, the subject first: addresses, domain names and mail addresses of subjectAltName, and
+    /// the identifier of its key. A domain name in the subject's CN counts for nothing (RFC 4945 5.1.3.1).
     pub fn identities(&self) -> &[Identity] {
         &self.identities
     }

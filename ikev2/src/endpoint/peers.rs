@@ -19,8 +19,8 @@ use std::{
 #[derive(Default)]
 pub(crate) struct Peers {
     pub records: BTreeMap<String, PeerRecord>,
-    by_address: HashMap<IpAddr, Place>,
-    anywhere: Place,
+    by_address: HashMap<IpAddr, ConnectionIndex>,
+    anywhere: ConnectionIndex,
     /// What was computed for a local address and an address of a peer (none: any that is not configured), until a
     /// connection changes.
     accepted: HashMap<(IpAddr, Option<IpAddr>), Arc<Candidates>>,
@@ -32,7 +32,7 @@ pub(crate) struct Peers {
 
 /// Connections whose peers begin from the same address, or from any.
 #[derive(Default)]
-struct Place {
+struct ConnectionIndex {
     /// All of them, in the order in which they were added.
     names: Vec<String>,
     /// Those that expect exactly one identity, by [`Identity::index_text`].
@@ -41,7 +41,7 @@ struct Place {
     by_pattern: Vec<String>,
 }
 
-impl Place {
+impl ConnectionIndex {
     fn add(&mut self, connection: &Connection) {
         let name = || connection.name.clone();
         self.names.push(name());
@@ -159,8 +159,8 @@ impl Peers {
         local: IpAddr,
         remote: IpAddr,
     ) -> impl Iterator<Item = &Arc<Connection>> {
-        let places = self.places(remote);
-        self.open_to(local, places.flat_map(|place| &place.names))
+        let indexes = self.indexes(remote);
+        self.open_to(local, indexes.flat_map(|index| &index.names))
     }
 
     /// Those of them that may expect this identity: where there are thousands, few are looked at.
@@ -169,12 +169,12 @@ impl Peers {
         (local, remote): (IpAddr, IpAddr),
         identity: &Identity,
     ) -> Vec<Arc<Connection>> {
-        let places = self.places(remote);
-        let names = places.flat_map(|place| place.expecting(identity));
+        let indexes = self.indexes(remote);
+        let names = indexes.flat_map(|index| index.expecting(identity));
         self.open_to(local, names).cloned().collect()
     }
 
-    fn places(&self, remote: IpAddr) -> impl Iterator<Item = &Place> {
+    fn indexes(&self, remote: IpAddr) -> impl Iterator<Item = &ConnectionIndex> {
         let here = self.by_address.get(&remote).into_iter();
         here.chain([&self.anywhere])
     }
@@ -242,9 +242,9 @@ impl Peers {
             self.anywhere.remove(connection);
         }
         for address in &connection.remote {
-            if let Some(place) = self.by_address.get_mut(address) {
-                place.remove(connection);
-                if place.names.is_empty() {
+            if let Some(index) = self.by_address.get_mut(address) {
+                index.remove(connection);
+                if index.names.is_empty() {
                     self.by_address.remove(address);
                 }
             }

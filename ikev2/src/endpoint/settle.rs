@@ -123,7 +123,7 @@ impl Endpoint {
             Ending::Superseded => return,
         };
         if !was_up && !was_attempt {
-            // Somebody who claimed to be this peer.
+            // A host that claimed to be this peer.
             if record.up.is_empty() {
                 record.story = std::mem::take(&mut sa.steps);
                 record.last_failure = Some(why.clone());

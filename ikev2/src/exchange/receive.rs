@@ -50,7 +50,7 @@ impl IkeSa {
         if first.as_slice() != bytes {
             return;
         }
-        if let Received::Again(datagrams) = self.responses.look(0) {
+        if let Received::Again(datagrams) = self.responses.peek(0) {
             let datagrams = datagrams.to_vec();
             send_back(cx, origin, datagrams);
         }
@@ -64,7 +64,7 @@ impl IkeSa {
         fragment: Fragment<'_>,
     ) {
         if !header.flags.response {
-            match self.responses.look(header.message_id) {
+            match self.responses.peek(header.message_id) {
                 Received::New => {}
                 // RFC 7383 2.6.1: the first fragment alone has the answer sent again.
                 Received::Again(datagrams) if fragment.number == 1 => {

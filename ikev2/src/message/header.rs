@@ -1,6 +1,6 @@
 //! The IKE header (RFC 7296 3.1).
 
-use super::{Malformed, PayloadType, Place, Refusal, number::numbers};
+use super::{Location, Malformed, PayloadType, Refusal, number::numbers};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 28;
@@ -85,7 +85,7 @@ impl Header {
     pub fn parse(message: &[u8]) -> Result<(Self, PayloadType), Refusal> {
         let malformed = |offset, expected| {
             Refusal::Malformed(Malformed {
-                place: Place::Header,
+                location: Location::Header,
                 offset,
                 expected,
             })

@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
     /// What was being read.
-    pub place: Place,
+    pub location: Location,
     /// At which byte of the message, or of the decrypted payloads where these were read.
     pub offset: usize,
     /// What should have been there.
@@ -17,7 +17,7 @@ pub struct Malformed {
 
 /// What was being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Location {
     /// The IKE header.
     Header,
     /// A payload of this type, its generic header included.
@@ -58,9 +58,9 @@ impl std::error::Error for Refusal {}
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Place::Header => f.write_str("IKE header")?,
-            Place::Payload(payload) => write!(f, "payload {payload}")?,
+        match self.location {
+            Location::Header => f.write_str("IKE header")?,
+            Location::Payload(payload) => write!(f, "payload {payload}")?,
         }
         write!(f, ", byte {}: expected {}", self.offset, self.expected)
     }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn an_error_names_payload_byte_and_expectation() {
         let malformed = Malformed {
-            place: Place::Payload(PayloadType::NONCE),
+            location: Location::Payload(PayloadType::NONCE),
             offset: 120,
             expected: "16 to 256 bytes of nonce",
         };

@@ -1,7 +1,7 @@
 //! The chain of payloads (RFC 7296 3.2): each begins with the type of the next one and its own length.
 
 use super::{
-    HEADER_LEN, Malformed, PayloadType, Place, Refusal, TooLong,
+    HEADER_LEN, Location, Malformed, PayloadType, Refusal, TooLong,
     reader::Reader,
     writer::{Overflow, with_length},
 };
@@ -155,10 +155,10 @@ impl Where {
 }
 
 fn chain(first: PayloadType, bytes: &[u8], place: Where) -> Result<Vec<Payload<'_>>, Refusal> {
-    let mut reader = Reader::new(bytes, place.first_offset(), Place::Header);
+    let mut reader = Reader::new(bytes, place.first_offset(), Location::Header);
     let (mut kind, mut payloads) = (first, Vec::new());
     while kind != PayloadType::NONE {
-        reader = reader.named(Place::Payload(kind));
+        reader = reader.named(Location::Payload(kind));
         if payloads.len() == MAX_PAYLOADS {
             return Err(reader.malformed("at most 128 payloads").into());
         }

@@ -1,21 +1,21 @@
-//! Reads bytes from front to back and knows where it is, so that an error names the place.
+//! Reads bytes from front to back and knows where it is, so that an error names the location.
 
-use super::{Malformed, Place};
+use super::{Location, Malformed};
 
 /// What is left of a payload, or of a structure inside one.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     offset: usize,
-    place: Place,
+    location: Location,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(rest: &'a [u8], offset: usize, place: Place) -> Self {
+    pub(super) fn new(rest: &'a [u8], offset: usize, location: Location) -> Self {
         Self {
             rest,
             offset,
-            place,
+            location,
         }
     }
 
@@ -23,15 +23,15 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The same reader, with errors that name another place.
-    pub(super) fn named(self, place: Place) -> Self {
-        Self { place, ..self }
+    /// The same reader, with errors that name another location.
+    pub(super) fn named(self, location: Location) -> Self {
+        Self { location, ..self }
     }
 
     /// That what comes next is not what was expected.
     pub(super) fn malformed(&self, expected: &'static str) -> Malformed {
         Malformed {
-            place: self.place,
+            location: self.location,
             offset: self.offset,
             expected,
         }

@@ -31,7 +31,7 @@ fn refusal(payloads: &[(u8, u8, &[u8])]) -> Refusal {
 fn malformed(kind: u8, body: &[u8]) -> (usize, &'static str) {
     match refusal(&[(kind, 0, body)]) {
         Refusal::Malformed(malformed) => {
-            assert_eq!(malformed.place, Place::Payload(PayloadType(kind)));
+            assert_eq!(malformed.location, Location::Payload(PayloadType(kind)));
             (malformed.offset, malformed.expected)
         }
         other => panic!("{other}"),

@@ -57,7 +57,7 @@ impl Responses {
     }
 
     /// The same, but a new one does not count as being worked on: a part of it has come.
-    pub fn look(&self, id: u32) -> Received<'_> {
+    pub fn peek(&self, id: u32) -> Received<'_> {
         let window = self.next_id..self.next_id + u64::from(self.window);
         match self.answers.get(id) {
             Some(Some(datagrams)) => Received::Again(datagrams),

@@ -80,7 +80,7 @@ fn unprotected(packet: &Packet, random: &mut SeededRandom) -> Packet {
     } else {
         Body::Notify(Notify::new(errors[random.below(5) as usize], &[]))
     };
-    // A forged refusal of IKE_SA_INIT is believed after a while at most (RFC 7296 2.21.1): not part of these tests.
+    // A forged refusal of IKE_SA_INIT is accepted after a while at most (RFC 7296 2.21.1): not part of these tests.
     if header.exchange == ExchangeType::IKE_SA_INIT {
         header.exchange = ExchangeType::INFORMATIONAL;
     }

@@ -472,12 +472,12 @@ fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
 fn the_next_packet_of_a_flow_is_familiar_whatever_its_length() {
     for v6 in [false, true] {
         let first = datagram(v6, &[1; 100]);
-        let familiar = FlowTemplate::new(&first, &Outline::read(&first).unwrap()).unwrap();
+        let template = FlowTemplate::new(&first, &Outline::read(&first).unwrap()).unwrap();
         let mut next = datagram(v6, &[2; 60]);
         let len = next.len();
         next.extend([0; 6]);
-        assert_eq!(familiar.total_len_of(&next), Some(len));
-        assert_eq!(familiar.total_len_of(&next[..len - 1]), None);
+        assert_eq!(template.total_len_of(&next), Some(len));
+        assert_eq!(template.total_len_of(&next[..len - 1]), None);
     }
 }
 
@@ -500,7 +500,7 @@ proptest! {
     ) {
         let first = datagram(v6, &[1; 24]);
         let outline = Outline::read(&first).unwrap();
-        let familiar = FlowTemplate::new(&first, &outline).unwrap();
+        let template = FlowTemplate::new(&first, &outline).unwrap();
         let mut packet = datagram(v6, &[3; 20]);
         for (at, value) in changes {
             if let Some(byte) = packet.get_mut(at) {
@@ -508,7 +508,7 @@ proptest! {
             }
         }
         packet.truncate(packet.len().max(cut) - cut);
-        if let Some(total_len) = familiar.total_len_of(&packet) {
+        if let Some(total_len) = template.total_len_of(&packet) {
             prop_assert_eq!(Outline::read(&packet), Ok(Outline { total_len, ..outline }));
         }
     }

@@ -322,8 +322,8 @@ fn a_complaint_about_a_recent_packet_of_ours_lowers_the_path_mtu() {
             assert_eq!((complaint.spi, complaint.sequence), (0x1001, 1000));
             assert_eq!((complaint.quoted_len, complaint.mtu), (1500, 1400));
             for highest in [1000, 1001, 1000 + (1 << 20) - 1, (7 << 32) | 1500] {
-                let believed = complaint.accepted_mtu(&sa, SequenceNumber(highest), 1500);
-                assert_eq!(believed, Some(1400), "highest {highest}");
+                let accepted = complaint.accepted_mtu(&sa, SequenceNumber(highest), 1500);
+                assert_eq!(accepted, Some(1400), "highest {highest}");
             }
         }
     }
@@ -411,7 +411,7 @@ fn an_icmp_error_that_can_be_forged_is_not_accepted() {
 fn no_complaint_pushes_the_path_mtu_below_what_every_path_carries() {
     let highest = SequenceNumber(1000);
     let v4 = sa(V4, None);
-    for (claimed, believed) in [
+    for (claimed, accepted) in [
         (0, Some(1492)),
         (1, Some(576)),
         (68, Some(576)),
@@ -421,17 +421,17 @@ fn no_complaint_pushes_the_path_mtu_below_what_every_path_carries() {
         let complaint = TooBigMessage::read(&message).unwrap();
         assert_eq!(
             complaint.accepted_mtu(&v4, highest, 1500),
-            believed,
+            accepted,
             "{claimed}"
         );
     }
     let v6 = sa(V6, None);
-    for (claimed, believed) in [(0, None), (1279, None), (1280, Some(1280))] {
+    for (claimed, accepted) in [(0, None), (1279, None), (1280, Some(1280))] {
         let message = complaint_of_a_router(&v6, 0x1001, 1000, claimed);
         let complaint = TooBigMessage::read(&message).unwrap();
         assert_eq!(
             complaint.accepted_mtu(&v6, highest, 1500),
-            believed,
+            accepted,
             "{claimed}"
         );
     }

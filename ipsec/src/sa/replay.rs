@@ -111,7 +111,7 @@ impl ReplayWindow {
         (!below_zero).then_some(SequenceNumber(number))
     }
 
-    /// Whether `number` is new: a look, nothing moves.
+    /// Whether `number` is new; the window does not move.
     pub fn check(&self, number: SequenceNumber) -> Result<(), Dropped> {
         let SequenceNumber(number) = number;
         if self.size == 0 || number > self.top {

@@ -276,6 +276,11 @@ impl SaState {
         let mut counters = self.counters();
         counters.window.resize(config.replay_window);
         counters.is_limited = is_limited(config);
+        drop(counters);
+        // The kernel tells where packets come from only as long as that is not what is configured.
+        if let Some(from) = self.observed_peer_endpoint() {
+            self.record_peer_endpoint(config, from);
+        }
     }
 
     /// All counters at one moment.

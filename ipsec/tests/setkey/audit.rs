@@ -13,7 +13,7 @@ const SA: &str = "192.0.2.1 192.0.2.2 esp 0x1000";
 
 /// Every word of a statement or an option, a text with it, and the place of the manual that explains it.
 #[rustfmt::skip]
-const OBEYED: [(&str, &str, &str); 44] = [
+const SUPPORTED: [(&str, &str, &str); 44] = [
     ("add",           "add SA KEY;",                                             "| `add ["),
     ("update",        "update SA KEY;",                                          "| `update ["),
     ("delete",        "delete SA;",                                              "| `delete ["),
@@ -106,7 +106,7 @@ fn lowered(text: &str) -> Result<Lowered, Vec<Problem>> {
 
 #[test]
 fn every_word_is_obeyed_survives_printing_and_stands_in_the_manual() {
-    for (word, text, place) in OBEYED {
+    for (word, text, place) in SUPPORTED {
         let lowered = lowered(text).unwrap_or_else(|problems| {
             panic!("{word}: {}", problems[0].render(word, text.as_bytes()))
         });
@@ -122,7 +122,7 @@ fn every_word_that_is_not_done_is_refused_with_its_reason() {
     for (word, text, reason) in REFUSED {
         let problems = lowered(text)
             .err()
-            .unwrap_or_else(|| panic!("{word} is obeyed"));
+            .unwrap_or_else(|| panic!("{word} is accepted"));
         let message = &problems[0].message;
         assert!(message.contains(reason), "{word}: {message}");
         assert!(MANUAL.contains(&format!("`{word}`")), "{word}");

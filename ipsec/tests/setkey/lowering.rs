@@ -13,7 +13,7 @@ use ipsec::setkey::{
     Forwarding, LookupError, Lowered, Names, NoNames, compile, parse, print, resolve,
 };
 
-fn obeyed(text: &str) -> Lowered {
+fn accepted(text: &str) -> Lowered {
     compiled(text, Forwarding::WithIn, &mut NoNames)
 }
 
@@ -34,7 +34,7 @@ fn refused(text: &str) -> String {
 }
 
 fn only_sa(text: &str) -> SaConfig {
-    match &obeyed(text).commands[..] {
+    match &accepted(text).commands[..] {
         [Command::AddSa(config)] => SaConfig::clone(config),
         other => panic!("{other:?}"),
     }
@@ -113,7 +113,7 @@ fn every_key_length_of_every_integrity_algorithm_is_accepted_or_refused_as_the_t
 fn a_command_has_its_place_in_the_text() {
     let text =
         "flush;\nadd 192.0.2.1 192.0.2.2 esp 0x1000 -E null;\nspdadd ::/0 ::/0 any -P in none;";
-    let lowered = obeyed(text);
+    let lowered = accepted(text);
     let written: Vec<_> = lowered
         .spans
         .iter()
@@ -338,7 +338,7 @@ fn esp_in_udp_uses_port_4500_by_default() {
 
 #[test]
 fn every_statement_has_its_command() {
-    let lowered = obeyed(
+    let lowered = accepted(
         "update ::1 ::2 esp 256 -E null; delete ::1 ::2 ah 256; deleteall ::1 ::2 esp; get ::1 ::2 esp 256;
          getspi ::1 ::2 esp 0; getspi ::1 ::2 esp 256; flush; flush ah; flush esp-udp; dump; dump esp;
          spdadd ::/0 ::/0 any -P out none; spdupdate ::/0 ::/0 any -P out discard; spddelete ::/0 ::/0 any -P out;
@@ -376,7 +376,7 @@ fn every_statement_has_its_command() {
 fn an_in_policy_brings_a_fwd_policy_unless_the_kernels_way_is_asked_for() {
     let text = "spdadd 10.1.0.0/16 10.2.0.0/16 any -P in ipsec esp/transport//unique ah/transport//unique:5;
                 spdadd 10.1.0.0/16 10.2.0.0/16 any -P out none;";
-    let with_in = policies(&obeyed(text));
+    let with_in = policies(&accepted(text));
     let directions: Vec<_> = with_in.iter().map(|policy| policy.direction).collect();
     assert_eq!(directions, [Direction::In, Direction::Fwd, Direction::Out]);
     assert_eq!(with_in[0].selector, with_in[1].selector);
@@ -397,7 +397,7 @@ fn an_in_policy_brings_a_fwd_policy_unless_the_kernels_way_is_asked_for() {
     let directions: Vec<_> = as_written.iter().map(|policy| policy.direction).collect();
     assert_eq!(directions, [Direction::In, Direction::Out]);
 
-    let deleted = obeyed("spddelete 10.1.0.0/16 10.2.0.0/16 any -P in;").commands;
+    let deleted = accepted("spddelete 10.1.0.0/16 10.2.0.0/16 any -P in;").commands;
     let named: Vec<_> = deleted
         .iter()
         .map(|command| match command {
@@ -462,10 +462,10 @@ fn a_selector_has_what_its_words_mean() {
         ),
     ];
     for (words, upper) in cases {
-        let policy = &policies(&obeyed(&format!("spdadd {words} -P out none;")))[0];
+        let policy = &policies(&accepted(&format!("spdadd {words} -P out none;")))[0];
         assert_eq!(policy.selector.upper, upper, "{words}");
     }
-    let policy = &policies(&obeyed("spdadd 10.0.0.1/8 192.0.2.7 any -P out discard;"))[0];
+    let policy = &policies(&accepted("spdadd 10.0.0.1/8 192.0.2.7 any -P out discard;"))[0];
     assert_eq!(
         (policy.selector.source.address, policy.selector.source.len),
         (ip("10.0.0.1"), 8)
@@ -492,7 +492,7 @@ fn priorities_count_from_their_base() {
         ("prio 2147483648", 2_147_483_648),
         ("prio low - 1073741823", -2_147_483_647),
     ] {
-        let policy = &policies(&obeyed(&format!(
+        let policy = &policies(&accepted(&format!(
             "spdadd ::/0 ::/0 any -P out {words} none;"
         )))[0];
         assert_eq!(policy.priority, value, "{words}");
@@ -501,7 +501,7 @@ fn priorities_count_from_their_base() {
 
 #[test]
 fn the_third_study_is_a_bundle_of_esp_inside_ah() {
-    let lowered = obeyed(include_str!("study3.setkey"));
+    let lowered = accepted(include_str!("study3.setkey"));
     let policies = policies(&lowered);
     let template = |protocol| Template {
         protocol,
@@ -517,7 +517,7 @@ fn the_third_study_is_a_bundle_of_esp_inside_ah() {
 #[test]
 fn the_second_study_as_printed_protects_the_wrong_direction() {
     let out = |text: &str| {
-        let policies = policies(&obeyed(text));
+        let policies = policies(&accepted(text));
         let found = policies
             .into_iter()
             .find(|policy| policy.direction == Direction::Out);

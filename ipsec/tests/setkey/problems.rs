@@ -29,7 +29,7 @@ fn verdict(name: &str, text: &[u8]) -> (bool, String) {
     }
 }
 
-fn check_folder(folder: &str, obeyed: bool, at_least: usize) {
+fn check_folder(folder: &str, expected: bool, at_least: usize) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/setkey")
         .join(folder);
@@ -47,7 +47,7 @@ fn check_folder(folder: &str, obeyed: bool, at_least: usize) {
         let text = fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         let (accepted, rendered) = verdict(name, &text);
-        assert_eq!(accepted, obeyed, "{name}\n{rendered}");
+        assert_eq!(accepted, expected, "{name}\n{rendered}");
         assert!(!rendered.is_empty(), "{name}: nothing is said about it");
         insta::with_settings!({snapshot_path => folder, prepend_module_to_snapshot => false, omit_expression => true}, {
             insta::assert_snapshot!(name.strip_suffix(".setkey").unwrap(), rendered);

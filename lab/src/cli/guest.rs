@@ -20,7 +20,7 @@ use crate::testbed::guest::{ESPLANADE, Guest, LAB};
 pub(super) const INSIDE_GUEST_OPTION: &str = "--inside-guest";
 /// The folder of the run in there.
 const GUEST_FOLDER: &str = "out";
-/// Between two looks.
+/// Between two checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// For a run to end cleanly when the user interrupts it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);

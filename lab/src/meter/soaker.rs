@@ -34,7 +34,7 @@ pub struct Soaker {
 
 /// To start and to calibrate, on a busy machine far away too.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(20);
-/// Between two looks at one that is starting.
+/// Between two checks of one that is starting.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Soaker {

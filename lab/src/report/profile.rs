@@ -62,7 +62,7 @@ fn sum(cell: &MeasuredCell, who: &str, places: &[&str]) -> f64 {
     shares.sum()
 }
 
-/// One of them alone: of whom, and of which place.
+/// The share of one thread in one place.
 pub fn share(cell: &MeasuredCell, who: &str, place: &str) -> Option<f64> {
     cell.examined(&format!("profile.{who}.{place}_ratio"))
 }

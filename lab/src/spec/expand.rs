@@ -140,7 +140,7 @@ impl Expansion<'_> {
     fn combinations(&self, part: &Part<'_>, contender: &Entry) -> Vec<Settings> {
         let means = |name: &str| {
             let factor = factor::FACTORS.iter().find(|factor| factor.name == name);
-            factor.is_some_and(|factor| factor.means_something_to(contender.kind, part.load))
+            factor.is_some_and(|factor| factor.applies_to(contender.kind, part.load))
         };
         let mut fixed = part.fixed.clone();
         for (name, value) in &self.preset.settings {

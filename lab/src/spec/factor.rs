@@ -38,7 +38,7 @@ pub(super) enum Takes {
 
 /// What a factor applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whom {
+pub(super) enum Scope {
     /// The testbed, so everything.
     Testbed,
     /// These contenders.
@@ -54,8 +54,8 @@ pub(super) struct Factor {
     pub name: &'static str,
     /// Its values.
     pub takes: Takes,
-    /// Who is varied by it.
-    pub whom: Whom,
+    /// What it applies to.
+    pub scope: Scope,
 }
 
 const IPSEC: &[ContenderKind] = &[Esplanade, KernelXfrm];
@@ -80,8 +80,8 @@ const ONE_WAY: &[LoadKind] = &[
     Steady,
 ];
 
-const fn row(name: &'static str, takes: Takes, whom: Whom) -> Factor {
-    Factor { name, takes, whom }
+const fn row(name: &'static str, takes: Takes, scope: Scope) -> Factor {
+    Factor { name, takes, scope }
 }
 
 const fn numbers(low: f64, high: f64) -> Takes {
@@ -95,65 +95,65 @@ const fn reals(low: f64, high: f64) -> Takes {
 /// Every factor.
 #[rustfmt::skip]
 pub(super) const FACTORS: [Factor; 59] = [
-    row("testbed",                Takes::Word(&["gateways", "pair"]), Whom::Testbed),
-    row("families",               Takes::Word(&["4in4", "6in4", "4in6", "6in6"]), Whom::Testbed),
-    row("mtu",                    numbers(1280.0, 65_535.0),    Whom::Testbed),
-    row("offloads",               Takes::Flag,                  Whom::Testbed),
-    row("link.rate_mbit",         reals(0.1, 1_000_000.0),      Whom::Testbed),
-    row("link.burst_bytes",       numbers(3000.0, 1e8),         Whom::Testbed),
-    row("link.latency_ms",        reals(0.05, 10_000.0),        Whom::Testbed),
-    row("link.place",             Takes::Word(&["wire", "lan"]), Whom::Testbed),
-    row("tcp.timestamps",         Takes::Flag,                  Whom::Testbed),
-    row("tcp.window_scaling",     Takes::Flag,                  Whom::Testbed),
-    row("tcp.sack",               Takes::Flag,                  Whom::Testbed),
-    row("tcp.buffer_bytes",       numbers(4096.0, 1e9),         Whom::Testbed),
-    row("tcp.buffers",            Takes::Triple,                Whom::Testbed),
-    row("gro_flush_timeout_ns",   numbers(0.0, 1e9),            Whom::Testbed),
-    row("napi_defer_hard_irqs",   numbers(0.0, 1000.0),         Whom::Testbed),
-    row("ip_early_demux",         Takes::Flag,                  Whom::Testbed),
-    row("rx_udp_gro_forwarding",  Takes::Flag,                  Whom::Testbed),
-    row("rx_gro_list",            Takes::Flag,                  Whom::Testbed),
-    row("rps_cpus",               Takes::Processors,            Whom::Testbed),
-    row("impair.delay_ms",        reals(0.0, 10_000.0),         Whom::Testbed),
-    row("impair.loss_percent",    reals(0.0, 100.0),            Whom::Testbed),
-    row("impair.duplicate_percent", reals(0.0, 100.0),          Whom::Testbed),
-    row("impair.reorder_percent", reals(0.0, 100.0),            Whom::Testbed),
-    row("impair.seed",            numbers(0.0, 4_294_967_295.0), Whom::Testbed),
-    row("path.mtu",               numbers(576.0, 65_535.0),     Whom::Testbed),
-    row("path.after_s",           reals(0.0, 86_400.0),         Whom::Testbed),
-    row("path.answers",           Takes::Flag,                  Whom::Testbed),
-    row("cpus",                   Takes::Processors,            Whom::Testbed),
-    row("share",                  reals(0.01, 64.0),            Whom::Testbed),
-    row("suite",                  Takes::Suite,                 Whom::Contenders(&[Esplanade, KernelXfrm, KernelLibipsec, OpenVpn])),
-    row("workers",                Takes::CountOr(1024.0, &["auto"]), Whom::Contenders(&[Esplanade])),
-    row("batch",                  numbers(1.0, 4096.0),         Whom::Contenders(&[Esplanade])),
-    row("poll_budget",            numbers(0.0, 1_000_000.0),    Whom::Contenders(&[Esplanade])),
-    row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Whom::Contenders(&[Esplanade])),
-    row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Whom::Contenders(&[Esplanade])),
-    row("priority",               Takes::Word(&["normal", "realtime"]), Whom::Contenders(&[Esplanade])),
-    row("plane",                  Takes::Word(&["user", "kernel"]), Whom::Contenders(&[Esplanade])),
-    row("keying",                 Takes::Word(&["hand", "ike"]), Whom::Contenders(&[Esplanade])),
-    row("rekey_ms",               numbers(300.0, 3_600_000.0),  Whom::Contenders(&[Esplanade])),
-    row("encapsulation",          Takes::Word(&["udp", "native"]), Whom::Contenders(IPSEC)),
-    row("mode",                   Takes::Word(&["tunnel", "transport"]), Whom::Contenders(IPSEC)),
-    row("combine",                Takes::Word(COMBINED), Whom::Contenders(IPSEC)),
-    row("compression",            Takes::Word(&["none", COMPRESSION_WORD]), Whom::Contenders(&[Esplanade])),
-    row("window",                 numbers(0.0, 8192.0),         Whom::Contenders(IPSEC)),
-    row("esn",                    Takes::Flag,                  Whom::Contenders(IPSEC)),
-    row("sas",                    numbers(1.0, 60_000.0),       Whom::Contenders(IPSEC)),
-    row("pcrypt",                 Takes::Flag,                  Whom::Contenders(&[KernelXfrm])),
-    row("warm_up_megabytes",      numbers(0.0, 100_000.0),      Whom::Loads(STREAMS)),
-    row("message_bytes",          numbers(1.0, 1_048_576.0),    Whom::Loads(WRITTEN)),
-    row("nodelay",                Takes::Flag,                  Whom::Loads(SENT_AT_ONCE)),
-    row("streams",                numbers(1.0, 128.0),          Whom::Loads(PARALLEL)),
-    row("offered_mbit",           reals(0.001, 1_000_000.0),    Whom::Loads(&[Iperf3Udp])),
-    row("request_bytes",          numbers(16.0, 65_000.0),      Whom::Loads(ASKED)),
-    row("direction",              Takes::Word(&["forward", "reverse", "both"]), Whom::Loads(ONE_WAY)),
-    row("frame_bytes",            numbers(64.0, 65_549.0),      Whom::Loads(FRAMES)),
-    row("imix",                   Takes::Mix,                   Whom::Loads(FRAMES)),
-    row("rate_pps",               reals(1.0, 1e7),              Whom::Loads(&[Steady])),
-    row("search",                 Takes::Word(&["ndr", "pdr"]), Whom::Loads(&[Frames])),
-    row("latency_at_percent",     Takes::Percentages,           Whom::Loads(&[Frames])),
+    row("testbed",                Takes::Word(&["gateways", "pair"]), Scope::Testbed),
+    row("families",               Takes::Word(&["4in4", "6in4", "4in6", "6in6"]), Scope::Testbed),
+    row("mtu",                    numbers(1280.0, 65_535.0),    Scope::Testbed),
+    row("offloads",               Takes::Flag,                  Scope::Testbed),
+    row("link.rate_mbit",         reals(0.1, 1_000_000.0),      Scope::Testbed),
+    row("link.burst_bytes",       numbers(3000.0, 1e8),         Scope::Testbed),
+    row("link.latency_ms",        reals(0.05, 10_000.0),        Scope::Testbed),
+    row("link.place",             Takes::Word(&["wire", "lan"]), Scope::Testbed),
+    row("tcp.timestamps",         Takes::Flag,                  Scope::Testbed),
+    row("tcp.window_scaling",     Takes::Flag,                  Scope::Testbed),
+    row("tcp.sack",               Takes::Flag,                  Scope::Testbed),
+    row("tcp.buffer_bytes",       numbers(4096.0, 1e9),         Scope::Testbed),
+    row("tcp.buffers",            Takes::Triple,                Scope::Testbed),
+    row("gro_flush_timeout_ns",   numbers(0.0, 1e9),            Scope::Testbed),
+    row("napi_defer_hard_irqs",   numbers(0.0, 1000.0),         Scope::Testbed),
+    row("ip_early_demux",         Takes::Flag,                  Scope::Testbed),
+    row("rx_udp_gro_forwarding",  Takes::Flag,                  Scope::Testbed),
+    row("rx_gro_list",            Takes::Flag,                  Scope::Testbed),
+    row("rps_cpus",               Takes::Processors,            Scope::Testbed),
+    row("impair.delay_ms",        reals(0.0, 10_000.0),         Scope::Testbed),
+    row("impair.loss_percent",    reals(0.0, 100.0),            Scope::Testbed),
+    row("impair.duplicate_percent", reals(0.0, 100.0),          Scope::Testbed),
+    row("impair.reorder_percent", reals(0.0, 100.0),            Scope::Testbed),
+    row("impair.seed",            numbers(0.0, 4_294_967_295.0), Scope::Testbed),
+    row("path.mtu",               numbers(576.0, 65_535.0),     Scope::Testbed),
+    row("path.after_s",           reals(0.0, 86_400.0),         Scope::Testbed),
+    row("path.answers",           Takes::Flag,                  Scope::Testbed),
+    row("cpus",                   Takes::Processors,            Scope::Testbed),
+    row("share",                  reals(0.01, 64.0),            Scope::Testbed),
+    row("suite",                  Takes::Suite,                 Scope::Contenders(&[Esplanade, KernelXfrm, KernelLibipsec, OpenVpn])),
+    row("workers",                Takes::CountOr(1024.0, &["auto"]), Scope::Contenders(&[Esplanade])),
+    row("batch",                  numbers(1.0, 4096.0),         Scope::Contenders(&[Esplanade])),
+    row("poll_budget",            numbers(0.0, 1_000_000.0),    Scope::Contenders(&[Esplanade])),
+    row("wake",                   Takes::Word(&["sleep", "adaptive", "busy"]), Scope::Contenders(&[Esplanade])),
+    row("native_io",              Takes::Word(&["raw", "packet", "xdp", "auto"]), Scope::Contenders(&[Esplanade])),
+    row("priority",               Takes::Word(&["normal", "realtime"]), Scope::Contenders(&[Esplanade])),
+    row("plane",                  Takes::Word(&["user", "kernel"]), Scope::Contenders(&[Esplanade])),
+    row("keying",                 Takes::Word(&["hand", "ike"]), Scope::Contenders(&[Esplanade])),
+    row("rekey_ms",               numbers(300.0, 3_600_000.0),  Scope::Contenders(&[Esplanade])),
+    row("encapsulation",          Takes::Word(&["udp", "native"]), Scope::Contenders(IPSEC)),
+    row("mode",                   Takes::Word(&["tunnel", "transport"]), Scope::Contenders(IPSEC)),
+    row("combine",                Takes::Word(COMBINED), Scope::Contenders(IPSEC)),
+    row("compression",            Takes::Word(&["none", COMPRESSION_WORD]), Scope::Contenders(&[Esplanade])),
+    row("window",                 numbers(0.0, 8192.0),         Scope::Contenders(IPSEC)),
+    row("esn",                    Takes::Flag,                  Scope::Contenders(IPSEC)),
+    row("sas",                    numbers(1.0, 60_000.0),       Scope::Contenders(IPSEC)),
+    row("pcrypt",                 Takes::Flag,                  Scope::Contenders(&[KernelXfrm])),
+    row("warm_up_megabytes",      numbers(0.0, 100_000.0),      Scope::Loads(STREAMS)),
+    row("message_bytes",          numbers(1.0, 1_048_576.0),    Scope::Loads(WRITTEN)),
+    row("nodelay",                Takes::Flag,                  Scope::Loads(SENT_AT_ONCE)),
+    row("streams",                numbers(1.0, 128.0),          Scope::Loads(PARALLEL)),
+    row("offered_mbit",           reals(0.001, 1_000_000.0),    Scope::Loads(&[Iperf3Udp])),
+    row("request_bytes",          numbers(16.0, 65_000.0),      Scope::Loads(ASKED)),
+    row("direction",              Takes::Word(&["forward", "reverse", "both"]), Scope::Loads(ONE_WAY)),
+    row("frame_bytes",            numbers(64.0, 65_549.0),      Scope::Loads(FRAMES)),
+    row("imix",                   Takes::Mix,                   Scope::Loads(FRAMES)),
+    row("rate_pps",               reals(1.0, 1e7),              Scope::Loads(&[Steady])),
+    row("search",                 Takes::Word(&["ndr", "pdr"]), Scope::Loads(&[Frames])),
+    row("latency_at_percent",     Takes::Percentages,           Scope::Loads(&[Frames])),
 ];
 
 /// The factor of this name.
@@ -186,12 +186,12 @@ pub(super) fn percentages(text: &str) -> Option<Vec<u32>> {
 }
 
 impl Factor {
-    /// Whether it varies a case of this contender and load.
-    pub(super) fn means_something_to(&self, contender: ContenderKind, load: LoadKind) -> bool {
-        match self.whom {
-            Whom::Testbed => true,
-            Whom::Contenders(names) => names.contains(&contender),
-            Whom::Loads(names) => names.contains(&load),
+    /// Whether it applies to a case of this contender and load.
+    pub(super) fn applies_to(&self, contender: ContenderKind, load: LoadKind) -> bool {
+        match self.scope {
+            Scope::Testbed => true,
+            Scope::Contenders(names) => names.contains(&contender),
+            Scope::Loads(names) => names.contains(&load),
         }
     }
 

@@ -415,7 +415,7 @@ fn each_intrusive_meter_gets_a_trial_of_its_own_and_the_estimate_counts_them() {
 /// The document is what a user has: each factor is there with its values and its owners, and nothing else is.
 #[test]
 fn the_document_lists_every_factor() {
-    use super::factor::{FACTORS, Takes, Whom};
+    use super::factor::{FACTORS, Scope, Takes};
     use super::kinds::Named;
     let quoted = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
@@ -441,12 +441,14 @@ fn the_document_lists_every_factor() {
             Takes::Percentages => "as `50/90/99`".into(),
             Takes::Mix => "letters `a` to `g`".into(),
         };
-        let whose = match factor.whom {
-            Whom::Testbed => "testbed".into(),
-            Whom::Contenders(kinds) => {
+        let whose = match factor.scope {
+            Scope::Testbed => "testbed".into(),
+            Scope::Contenders(kinds) => {
                 quoted(&kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>())
             }
-            Whom::Loads(kinds) => quoted(&kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>()),
+            Scope::Loads(kinds) => {
+                quoted(&kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>())
+            }
         };
         let expected = format!("| `{}` | {values} | {whose} | ", factor.name);
         assert!(line.starts_with(&expected), "{line}\nexpected: {expected}");

@@ -81,7 +81,7 @@ impl Quotas {
         Ok(quotas)
     }
 
-    /// A group for each gateway. Nobody is in it yet.
+    /// A group for each gateway. It is empty at first.
     pub(super) fn throttle(&self, share: f64) -> Result<Throttle, Fault> {
         self.groups(share).map_err(|error| {
             let folder = self.folder.display();

@@ -2,7 +2,7 @@
 //! made, by a clock that all namespaces of a machine share, so the receiver knows what was lost, doubled, overtaken and
 //! how long each was on its way. Several go through the kernel in one call (UDP_SEGMENT) when the rate is high.
 //!
-//! Two machines have two clocks, whose difference nobody knows. There the receiver reads no time of the sender; it
+//! Two machines have two clocks, whose difference is not known. There the receiver reads no time of the sender; it
 //! answers some datagrams with their stamp, and the sender reads round trips from its own clock.
 
 mod answers;

@@ -25,7 +25,7 @@ pub use line::{Class, SoakCounts, SoakLine, Spinning};
 const MIN_LINE_INTERVAL: Duration = Duration::from_millis(20);
 /// Later, this share of the time that has passed: an end of a window is never further off.
 const LINE_INTERVAL_DIVISOR: u32 = 256;
-/// A look that took longer was interrupted, and its counts are not of one moment.
+/// A sample that took longer was interrupted, and its counts are not of one moment.
 const MAX_SAMPLE_TIME: Duration = Duration::from_micros(500);
 
 /// Soaks until it is killed.

@@ -13,15 +13,15 @@ use super::built;
 use super::filled::lab;
 
 /// No tunnel: the kernel forwards.
-struct Nobody;
+struct NoTunnel;
 
-impl Tunnel for Nobody {}
+impl Tunnel for NoTunnel {}
 
 /// What a meter reads while `act` goes on.
 pub fn read(meter: &mut dyn Meter, topology: &Topology, act: impl FnOnce()) -> Readings {
     let context = MeterContext {
         topology,
-        tunnel: &Nobody,
+        tunnel: &NoTunnel,
         case: "plain",
     };
     let begun = meter.begin(&context).and_then(|()| meter.mark(&context));

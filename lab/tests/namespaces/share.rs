@@ -60,7 +60,7 @@ pub fn held(testbed: &mut Namespaces) {
     while !both_were_stopped(&topology, &gateways) {
         assert!(
             started.elapsed() < Duration::from_secs(60),
-            "nobody was ever stopped"
+            "no process was ever throttled"
         );
     }
     topology.remove_quotas().unwrap();
@@ -148,7 +148,7 @@ pub fn refused(testbed: &mut Namespaces) {
         gone.starts_with("cannot limit process ") && gone.contains("right gateway"),
         "{gone}"
     );
-    // Whoever may not run anything in real time has nothing to fear from it.
+    // Where nothing may run in real time, no real-time task can take the processor away.
     let limit = Duration::from_secs(5);
     if topology
         .left

@@ -7,6 +7,7 @@ import time
 from charon import Charon
 from echo import Echo
 from network.expect import Unmet, expect
+from network.nat import INSIDE, Nat
 from network.sites import CLIENT, SERVER, Sites
 from network.timeout import slowed
 from network.wire import UDP, Esp, Packet
@@ -16,43 +17,23 @@ from suites import differences
 MARK = b"esplanade canary"
 COUNT, SIZE = 5, 1200
 ENCRYPTED_FRAGMENT = 53
-
-
-class Nat(Sites):
-    """The left gateway has a private address; `nat` translates it to 192.0.2.1."""
-
-    def build(self):
-        super().build()
-        self.nat = self.network.host("nat")
-        self.left.sh("ip link del wan")
-        self.network.link(self.left, "wan", self.nat, "inside")
-        self.network.link(self.nat, "wan", self.wire, "left")
-        self.wire.sh("ip link set left master br0 up")
-        self.nat.sh("""sysctl -qw net.ipv4.ip_forward=1
-            ip link set inside up; ip link set wan up
-            ip addr add 203.0.113.1/24 dev inside; ip addr add 192.0.2.1/24 dev wan
-            ip route add 10.1.0.0/24 via 203.0.113.2; ip route add 10.2.0.0/24 via 192.0.2.2
-            nft add table ip nat; nft add chain ip nat out '{ type nat hook postrouting priority 100; }'
-            nft add rule ip nat out oifname wan masquerade random""")
-        self.left.sh("""ip link set wan up; ip addr add 203.0.113.2/24 dev wan
-            ip route add default via 203.0.113.1""")
-
-
 ADDRESSES = {False: ({4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8::1", "2001:db8::2")},
                      {4: ("192.0.2.2", "192.0.2.1"), 6: ("2001:db8::2", "2001:db8::1")}),
              # Where the left gateway is, the right one cannot know before it is asked.
-             True: ({4: ("203.0.113.2", "192.0.2.2")}, {4: ("192.0.2.2", "%any")})}
+             True: ({4: (INSIDE, "192.0.2.2")}, {4: ("192.0.2.2", "%any")})}
 
 
 class Bench:
     """One topology with both ends."""
+    # Hosts without and with a NAT, and the right end.
+    hosts, opposite = {False: Sites, True: Nat}, Charon
 
     def __init__(self, nat, peer, folder, certificates):
-        self.sites = (Nat if nat else Sites)("ikn" if nat else "ikc")
+        self.sites = self.hosts[nat]("ikn" if nat else "ikc")
         self.sites.__enter__()
         left, right = ADDRESSES[nat]
         self.left = peer(self.sites.left, "left", left, f"{folder}/left", certificates)
-        self.right = Charon(self.sites.right, "right", right, f"{folder}/right", certificates)
+        self.right = self.opposite(self.sites.right, "right", right, f"{folder}/right", certificates)
         for end in (self.left, self.right):
             os.makedirs(end.folder, exist_ok=True)
         self.tap = self.sites.listen(self.sites.wire, "right")

@@ -6,11 +6,10 @@ import signal
 import subprocess
 import time
 
-from charon_commands import CharonCommands
+from charon_commands import CHARON, CharonCommands
 from network.timeout import slowed
 from vici import Refused, Session
 
-CHARON = "/usr/lib/ipsec/charon"
 PLUGINS = ("random nonce openssl kdf hmac sha1 sha2 aes ccm xcbc cmac ctr gcm curve25519 kernel-libipsec "
            "kernel-netlink socket-default vici pem pkcs1 pkcs8 x509 revocation constraints pubkey")
 READY_TIMEOUT, UP_TIMEOUT_SECONDS = 10, 12
@@ -21,7 +20,7 @@ charon {{
   threads = 16
   # One address makes many half-open SAs in tests of broken messages.
   dos_protection = no
-  retransmit_timeout = 0.5
+  retransmit_timeout = {retransmit_timeout}
   retransmit_tries = 3
   {fragment_size}
   plugins {{
@@ -45,7 +44,7 @@ connections {{
     version = 2
     local_addrs = {local}
     remote_addrs = {remote}
-    encap = yes
+    encap = {encap}
     proposals = {ike}
     rekey_time = 0
     dpd_delay = {dpd}
@@ -81,6 +80,7 @@ secrets {{
 
 class Charon(CharonCommands):
     kind = "charon"
+    plugins, encap = PLUGINS, "yes"
     # Its policies are no barrier: without associations it lets traffic pass in clear.
     fails_closed = False
     # Seconds between the datagrams of a flow; without one for so long, the rest is lost.
@@ -103,12 +103,12 @@ class Charon(CharonCommands):
         for name in ("x509", "x509ca", "x509crl", "private"):
             os.makedirs(f"{self.folder}/swanctl/{name}")
         size = f"fragment_size = {case.fragment_size}" if case.fragment_size else ""
-        self.write("strongswan.conf", STRONGSWAN.format(plugins=PLUGINS, socket=self.socket, log=self.log,
-                                                        fragment_size=size))
+        self.write("strongswan.conf", STRONGSWAN.format(plugins=self.plugins, socket=self.socket, log=self.log,
+                                                        retransmit_timeout=slowed(0.5), fragment_size=size))
         local, remote = self.outer[case.outer]
         mine, theirs = self.authentication(case, end)
-        text = CONNECTION.format(local=local, remote=remote, mine=mine, theirs=theirs, ike=end.ike, esp=end.esp,
-                                 networks=end.networks, peer_networks=end.peer_networks,
+        text = CONNECTION.format(local=local, remote=remote, encap=self.encap, mine=mine, theirs=theirs,
+                                 ike=end.ike, esp=end.esp, networks=end.networks, peer_networks=end.peer_networks,
                                  childless="force" if case.childless else "allow",
                                  dpd="1s" if case.dpd else "0s", dpd_action="start" if case.dpd else "none")
         if case.auth == "psk":
@@ -151,12 +151,17 @@ class Charon(CharonCommands):
             return False
 
     def load(self):
+        self.swanctl("--load-all", "--noprompt")
+
+    def swanctl(self, *words):
+        """What it prints."""
         environment = {**os.environ, "STRONGSWAN_CONF": f"{self.folder}/strongswan.conf",
                        "SWANCTL_DIR": f"{self.folder}/swanctl"}
-        done = subprocess.run(["swanctl", "--load-all", "--noprompt", "--uri", f"unix://{self.socket}"],
-                              env=environment, capture_output=True, text=True, timeout=slowed(20))
+        done = subprocess.run(["swanctl", *words, "--uri", f"unix://{self.socket}"], env=environment,
+                              capture_output=True, text=True, timeout=slowed(20))
         if done.returncode != 0:
-            raise RuntimeError(f"swanctl --load-all:\n{done.stdout}{done.stderr}")
+            raise RuntimeError(f"swanctl {' '.join(words)}:\n{done.stdout}{done.stderr}")
+        return done.stdout
 
     def session(self, timeout=UP_TIMEOUT_SECONDS + 5):
         return Session(self.socket, slowed(timeout))

@@ -1,5 +1,11 @@
 """What both charons of these tests are asked by: that on a host, and that in a guest. Each opens its own session."""
 
+CHARON = "/usr/lib/ipsec/charon"
+# Of a charon whose packets its kernel carries; and with it, what a guest has to be given.
+KERNEL_PLUGINS = ("random nonce openssl kdf hmac sha1 sha2 aes gcm curve25519 kernel-netlink socket-default vici pem "
+                  "pubkey")
+PROGRAMS = [CHARON, *(f"/usr/lib/ipsec/plugins/libstrongswan-{name}.so" for name in KERNEL_PLUGINS.split())]
+
 
 class CharonCommands:
     def rekey(self, what):

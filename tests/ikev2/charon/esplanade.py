@@ -36,6 +36,8 @@ class Esplanade:
     fails_closed = True
     # Seconds between the datagrams of a flow; without one for so long, the rest is lost.
     flow_interval, patience = 0.005, 1
+    # More words of the command line.
+    options = ()
     # ESP in UDP without a NAT too.
     always_udp = False
 
@@ -89,7 +91,7 @@ class Esplanade:
 
     def launch(self, command):
         argv = [program(), command, "--config", f"{self.folder}/esplanade.toml", "--control", self.control,
-                *keeping(self.folder)]
+                *self.options, *keeping(self.folder)]
         with open(self.log, "a") as log:
             self.process = self.host.start(argv, stdout=log, stderr=subprocess.STDOUT)
 

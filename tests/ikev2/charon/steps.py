@@ -27,7 +27,7 @@ class Flow:
 
     def __init__(self, bench, seconds=FLOW_SECONDS):
         self.came, self.interval = {}, bench.left.flow_interval
-        self.count = round(seconds / self.interval)
+        self.count = round(slowed(seconds) / self.interval)
         self.threads = [threading.Thread(target=self.run, args=(bench, way)) for way in ("out", "in")]
 
     def run(self, bench, way):

@@ -9,8 +9,9 @@ import socket
 import threading
 import time
 
+from charon_commands import PROGRAMS
 from echo import came_back
-from ends import OUTER, PROGRAMS, InGuest, OnHost
+from ends import OUTER, InGuest, OnHost
 from guest import KINDS
 from network.expect import expect
 from network.wire import ESP, UDP, Esp, Packet, Wire

@@ -7,13 +7,10 @@ import shutil
 import socket
 
 from case import SECRET
-from charon_commands import CharonCommands
+from charon_commands import CHARON, KERNEL_PLUGINS, CharonCommands
 from esplanade import Esplanade
 from vici import Refused, Session
 
-CHARON = "/usr/lib/ipsec/charon"
-PLUGINS = ("random nonce openssl kdf hmac sha1 sha2 aes gcm curve25519 kernel-netlink socket-default vici pem pubkey")
-PROGRAMS = [CHARON, *(f"/usr/lib/ipsec/plugins/libstrongswan-{name}.so" for name in PLUGINS.split())]
 IKE = "aes256gcm16-prfsha384-ecp384"
 NAMES = {"left": "left.example", "right": "right.example"}
 OUTER = {"left": {4: "192.0.2.1", 6: "2001:db8::1"}, "right": {4: "192.0.2.2", 6: "2001:db8::2"}}
@@ -85,7 +82,7 @@ class InGuest(CharonCommands):
         return output
 
     def start(self):
-        text = STRONGSWAN.format(plugins=PLUGINS, address=OUTER["right"][4], port=CONTROL_PORT)
+        text = STRONGSWAN.format(plugins=KERNEL_PLUGINS, address=OUTER["right"][4], port=CONTROL_PORT)
         self.sh(f"""cat > /tmp/strongswan.conf <<'END'
 {text}END
             rm -f /run/charon.pid

@@ -427,7 +427,7 @@ fn the_probe_finds_each_kind_and_falls_back_with_a_warning() {
         }
         assert_eq!(probe(NativeIo::Raw, &warn), NativeIo::Raw);
         assert!(heard.lock().unwrap().is_empty());
-        // Somebody else has the device's queue.
+        // Another socket has the device's queue.
         let _taken = Egress::open(NativeIo::Xdp, device_index(c"lo").unwrap(), 1500).unwrap();
         assert_eq!(probe(NativeIo::Auto, &warn), NativeIo::Packet);
         assert!(heard.lock().unwrap()[0].contains("`xdp` does not work"));

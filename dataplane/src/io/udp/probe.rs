@@ -36,14 +36,14 @@ pub enum OffloadState {
     /// Used: its probe passed.
     Proven,
     /// Used because the kernel has it; not probed, since nothing passes the loopback device.
-    Believed,
+    Assumed,
     /// Not used: its probe failed.
     Failed,
 }
 
 impl OffloadState {
     fn is_used(self) -> bool {
-        matches!(self, Self::Proven | Self::Believed)
+        matches!(self, Self::Proven | Self::Assumed)
     }
 }
 
@@ -61,7 +61,7 @@ impl UdpProbe {
     fn of(wish: UdpOffloads) -> Self {
         let standing = |wanted| {
             if wanted {
-                OffloadState::Believed
+                OffloadState::Assumed
             } else {
                 OffloadState::Absent
             }

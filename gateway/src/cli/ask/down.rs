@@ -8,6 +8,7 @@ use crate::control::{self, Answer, Client, Folder, NoAnswer, Request};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::plane::KernelDatabases;
+use crate::routes::firewall;
 use crate::routes::installed::Installed;
 use crate::routes::record::Record;
 use crate::routes::record::network_namespace::NamespaceState;
@@ -62,7 +63,7 @@ pub(crate) fn down(mut down: Down) -> Outcome {
         Ok(Answer::Done) => print("the gateway has stopped and its rules are gone\n"),
         Ok(Answer::Refused(why)) => Err(Failure::new(why)),
         Ok(_) => Err(strange()),
-        Err(NoAnswer::Nobody(_)) => clear(&path, &down),
+        Err(NoAnswer::NotRunning(_)) => clear(&path, &down),
         Err(error) => Err(Failure::new(error)),
     }
 }
@@ -127,13 +128,13 @@ fn finish(record: &Record, folder: &Folder) -> Outcome {
 /// Removes what exists here under the given names, or else under those of a record from another namespace.
 fn force(record: Option<&Record>, folder: Option<&Folder>, down: &Down) -> Outcome {
     let site = named(record, down)?;
-    if let Some(tun) = site.tun().filter(|tun| lives(tun)) {
+    let name = site.name().to_owned();
+    if site.tun().is_some_and(lives) || firewall::is_in_use(&site) {
         return Err(Failure::new(format!(
-            "a running gateway owns device {tun} and these rules: stop it through its own control socket (`esplanade \
+            "a running gateway owns device {name} and these rules: stop it through its own control socket (`esplanade \
              down --control PATH`)"
         )));
     }
-    let name = site.name().to_owned();
     remove(site)?;
     if let Some(folder) = folder {
         clean(folder)?;

@@ -3,9 +3,9 @@ use super::*;
 use std::io::{BufRead, BufReader, Read, Write};
 
 /// A folder of its own, removed at the end.
-struct Place(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Place {
+impl TempFolder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("esplanade-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -17,13 +17,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn bind(folder: &Place) -> Result<Server, Busy> {
+fn bind(folder: &TempFolder) -> Result<Server, Busy> {
     Server::bind(Folder::make(&folder.socket()).unwrap())
 }
 
@@ -43,7 +43,7 @@ fn serve(mut server: Server, count: usize) -> Server {
 
 #[test]
 fn a_second_gateway_at_the_same_socket_is_refused() {
-    let folder = Place::new("second");
+    let folder = TempFolder::new("second");
     let _first = bind(&folder).unwrap();
     let error = bind(&folder).err().unwrap();
     assert!(
@@ -54,18 +54,18 @@ fn a_second_gateway_at_the_same_socket_is_refused() {
 
 #[test]
 fn a_socket_that_a_dead_gateway_left_is_replaced() {
-    let folder = Place::new("stale");
+    let folder = TempFolder::new("stale");
     drop(UnixListener::bind(folder.socket()).unwrap());
     assert!(folder.socket().exists());
     let error = Asker::connect(&folder.socket()).err().unwrap();
-    assert!(error.is_nobody());
+    assert!(error.is_not_running());
     bind(&folder).unwrap();
     assert!(!folder.socket().exists());
 }
 
 #[test]
 fn a_file_in_the_way_is_left_alone() {
-    let folder = Place::new("file");
+    let folder = TempFolder::new("file");
     std::fs::write(folder.socket(), "precious").unwrap();
     assert!(matches!(bind(&folder), Err(Busy::NoSocket(_))));
     assert_eq!(std::fs::read(folder.socket()).unwrap(), b"precious");
@@ -74,7 +74,7 @@ fn a_file_in_the_way_is_left_alone() {
 #[test]
 fn the_socket_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Place::new("mode");
+    let folder = TempFolder::new("mode");
     let _server = bind(&folder).unwrap();
     let mode = std::fs::metadata(folder.socket())
         .unwrap()
@@ -85,7 +85,7 @@ fn the_socket_is_for_its_owner_alone() {
 
 #[test]
 fn each_client_gets_the_answer_to_its_own_request() {
-    let folder = Place::new("pairs");
+    let folder = TempFolder::new("pairs");
     let server = bind(&folder).unwrap();
     let path = folder.socket();
     let asker = std::thread::spawn(move || {
@@ -104,7 +104,7 @@ fn each_client_gets_the_answer_to_its_own_request() {
 
 #[test]
 fn a_slow_client_delays_no_other() {
-    let folder = Place::new("slow");
+    let folder = TempFolder::new("slow");
     let server = bind(&folder).unwrap();
     let mut slow = UnixStream::connect(folder.socket()).unwrap();
     slow.write_all(b"\"sta").unwrap();
@@ -121,7 +121,7 @@ fn a_slow_client_delays_no_other() {
 
 #[test]
 fn a_client_that_takes_a_large_answer_in_parts_gets_all_of_it() {
-    let folder = Place::new("parts");
+    let folder = TempFolder::new("parts");
     let mut server = bind(&folder).unwrap();
     let mut taking = UnixStream::connect(folder.socket()).unwrap();
     let idle = UnixStream::connect(folder.socket()).unwrap();
@@ -164,7 +164,7 @@ fn preferred(server: &Server) -> usize {
 
 #[test]
 fn other_work_waits_for_a_client_until_it_has_asked_and_not_for_what_other_work_brings() {
-    let folder = Place::new("asking");
+    let folder = TempFolder::new("asking");
     let mut server = bind(&folder).unwrap();
     let mut client = UnixStream::connect(folder.socket()).unwrap();
     server.wait(&[], Duration::from_secs(5)).unwrap();
@@ -186,7 +186,7 @@ fn other_work_waits_for_a_client_until_it_has_asked_and_not_for_what_other_work_
 
 #[test]
 fn other_work_waits_for_an_answer_that_is_read_in_parts_and_for_no_listener() {
-    let folder = Place::new("sending");
+    let folder = TempFolder::new("sending");
     let mut server = bind(&folder).unwrap();
     let mut reader = UnixStream::connect(folder.socket()).unwrap();
     let mut listener = UnixStream::connect(folder.socket()).unwrap();
@@ -224,7 +224,7 @@ fn other_work_waits_for_an_answer_that_is_read_in_parts_and_for_no_listener() {
 
 #[test]
 fn nonsense_is_answered_and_leads_to_nothing() {
-    let folder = Place::new("nonsense");
+    let folder = TempFolder::new("nonsense");
     let mut server = bind(&folder).unwrap();
     let mut client = UnixStream::connect(folder.socket()).unwrap();
     client.write_all(b"{\"setkey\": 7}\n").unwrap();
@@ -237,7 +237,7 @@ fn nonsense_is_answered_and_leads_to_nothing() {
 
 #[test]
 fn listeners_get_every_event_until_they_disconnect() {
-    let folder = Place::new("events");
+    let folder = TempFolder::new("events");
     let mut server = bind(&folder).unwrap();
     let path = folder.socket();
     let listener = std::thread::spawn(move || -> Result<usize, NoAnswer> {
@@ -266,7 +266,7 @@ fn listeners_get_every_event_until_they_disconnect() {
 
 #[test]
 fn listeners_leave_places_for_requests() {
-    let folder = Place::new("places");
+    let folder = TempFolder::new("places");
     let mut server = bind(&folder).unwrap();
     let mut listeners = Vec::new();
     for _ in 0..=MAX_EVENT_LISTENERS {
@@ -296,7 +296,7 @@ fn listeners_leave_places_for_requests() {
 
 #[test]
 fn a_client_too_many_gets_an_error() {
-    let folder = Place::new("full");
+    let folder = TempFolder::new("full");
     let mut server = bind(&folder).unwrap();
     let connect = |_| UnixStream::connect(folder.socket()).unwrap();
     let mut clients: Vec<_> = (0..=MAX_CLIENTS).map(connect).collect();
@@ -309,12 +309,12 @@ fn a_client_too_many_gets_an_error() {
 
 #[test]
 fn a_server_that_never_came_up_leaves_no_folder_of_its_own() {
-    let place = Place::new("undone");
-    let socket = place.0.join("inner/control.sock");
+    let temp = TempFolder::new("undone");
+    let socket = temp.0.join("inner/control.sock");
     drop(Server::bind(Folder::make(&socket).unwrap()).unwrap());
-    assert!(!place.0.join("inner").exists());
+    assert!(!temp.0.join("inner").exists());
     let mut server = Server::bind(Folder::make(&socket).unwrap()).unwrap();
     server.is_up();
     drop(server);
-    assert!(place.0.join("inner").exists() && !socket.exists());
+    assert!(temp.0.join("inner").exists() && !socket.exists());
 }

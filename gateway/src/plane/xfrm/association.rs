@@ -8,7 +8,7 @@ mod parse;
 
 pub(super) use emit::emit;
 pub(super) use identity::{identity, identity_of, read_address};
-pub(super) use parse::{Found, parse};
+pub(super) use parse::{XfrmState, parse};
 
 use crate::plane::Unsupported;
 use ipsec::sa::{DontFragment, Dscp, Mode, Protocol, SaConfig, SaId, Spi};

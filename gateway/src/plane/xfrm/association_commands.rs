@@ -3,7 +3,7 @@
 use super::direction::SaDirection;
 use super::socket::Refusal;
 use super::zeroizing::ZeroizingMessage;
-use super::{Found, Outcome, XfrmPlane, association, meaning};
+use super::{Outcome, XfrmPlane, XfrmState, association, xfrm_state};
 use ipsec::command::{Answer, Command, SaReport};
 use ipsec::sa::{Protocol, SaConfig, SaId};
 use netlink_packet_xfrm::XfrmMessage;
@@ -16,7 +16,7 @@ impl XfrmPlane {
         let old = self.find(XfrmMessage::GetSa(name.clone()))?;
         let is_larval = old
             .as_ref()
-            .is_some_and(|old| matches!(meaning(old), Some(Found::Larval(_))));
+            .is_some_and(|old| matches!(xfrm_state(old), Some(XfrmState::Larval(_))));
         let delete = ZeroizingMessage::new(XfrmMessage::DeleteSa(name));
         match (old, command) {
             (Some(_), _) if is_larval => {
@@ -55,7 +55,7 @@ impl XfrmPlane {
         protocol: Protocol,
     ) -> Outcome<Answer> {
         for (_, found) in self.sas()? {
-            if let Found::Sa(report) = found
+            if let XfrmState::Sa(report) = found
                 && (
                     report.config.source,
                     report.config.id.destination,
@@ -73,8 +73,8 @@ impl XfrmPlane {
         let answer = self
             .kernel
             .ask(&ZeroizingMessage::new(XfrmMessage::GetSa(name)))?;
-        match meaning(&answer) {
-            Some(Found::Sa(report)) => Ok(Answer::Sas(vec![*report])),
+        match xfrm_state(&answer) {
+            Some(XfrmState::Sa(report)) => Ok(Answer::Sas(vec![*report])),
             _ => Err(Refusal::of(libc::ENOENT)),
         }
     }
@@ -104,9 +104,9 @@ impl XfrmPlane {
         let mut reports = Vec::new();
         for (_, found) in self.sas()? {
             match found {
-                Found::Sa(report) => reports.push(*report),
-                Found::Larval(_) => {}
-                Found::Other => self.unsupported += 1,
+                XfrmState::Sa(report) => reports.push(*report),
+                XfrmState::Larval(_) => {}
+                XfrmState::Other => self.unsupported += 1,
             }
         }
         let wanted = |report: &SaReport| {

@@ -57,8 +57,8 @@ pub(crate) struct KernelDatabases {
     left: HashSet<SaId>,
     /// Associations that it has passed on, and that were in the kernel when it was asked.
     passed_on: HashSet<SaId>,
-    /// Whether it is known what is left.
-    has_looked: bool,
+    /// Whether it is known what an earlier gateway has left.
+    has_read_leftovers: bool,
     carried: Carried,
     /// Addresses of this host, which tell inbound associations.
     local: Vec<IpAddr>,
@@ -112,7 +112,7 @@ impl KernelDatabases {
             free_numbers: (0..MAX_POLICIES).collect(),
             left: HashSet::new(),
             passed_on: HashSet::new(),
-            has_looked: false,
+            has_read_leftovers: false,
             carried: Carried::default(),
             local: Vec::new(),
             devices: Vec::new(),
@@ -142,7 +142,7 @@ impl KernelDatabases {
 
     /// Adds and changes what the snapshot has, for the addresses and devices of the last `put`.
     fn put_again(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        self.look()?;
+        self.read_leftovers()?;
         for sa in snapshot.sas() {
             self.put_sa(sa)?;
         }

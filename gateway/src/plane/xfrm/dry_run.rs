@@ -1,7 +1,7 @@
 //! A dry run: the commands are tried on databases in memory, filled from the kernel's.
 
 use super::XfrmPlane;
-use super::association::{self, Found};
+use super::association::{self, XfrmState};
 use super::socket::Refusal;
 use crate::plane::Unsupported;
 use ipsec::command::{Command, Refused};
@@ -20,9 +20,9 @@ impl XfrmPlane {
         };
         for (_, found) in self.sas().map_err(whole_list)? {
             match found {
-                Found::Sa(report) => dry_run.add(&mut database, report.config),
-                Found::Larval(id) => drop(dry_run.larval.insert(id)),
-                Found::Other => {}
+                XfrmState::Sa(report) => dry_run.add(&mut database, report.config),
+                XfrmState::Larval(id) => drop(dry_run.larval.insert(id)),
+                XfrmState::Other => {}
             }
         }
         for (_, report) in self.policies().map_err(whole_list)? {

@@ -24,8 +24,8 @@ fn commands(text: &str) -> Vec<Command> {
 
 fn read_back(config: &SaConfig) -> Arc<SaConfig> {
     let written = XfrmMessage::AddSa(association::emit(config));
-    match meaning(&ZeroizingMessage::new(through_bytes(written))) {
-        Some(Found::Sa(report)) => report.config,
+    match xfrm_state(&ZeroizingMessage::new(through_bytes(written))) {
+        Some(XfrmState::Sa(report)) => report.config,
         _ => panic!("not understood: {config:?}"),
     }
 }

@@ -24,8 +24,8 @@ use super::Barrier;
 use crate::memory::without_keys;
 use crate::routes::Site;
 use crate::routes::device_filter::compiler::programs;
-use crate::routes::device_filter::{Target, TooMany};
-use crate::routes::netlink::traffic_control::Spot;
+use crate::routes::device_filter::{Target, TooMany, in_and_fwd_differ};
+use crate::routes::netlink::traffic_control::FilterId;
 use crate::routes::plan::{Entry, Plan, Planes};
 use faults::Refusal;
 use filtered_device::{FilteredDevice, filtered_device};
@@ -124,6 +124,34 @@ impl DeviceFilters {
         let mut added = Vec::new();
         let outcomes = self.add_all(&places, force, &mut added);
         let outcomes = outcomes.inspect_err(|_| self.keeper.undo(&added))?;
+        self.settle(places, outcomes, force)
+    }
+
+    /// Adds again what is missing of `force`. Where a device refuses for the moment, the other ones have their filters
+    /// nevertheless; the attempt is repeated.
+    fn put_back(&mut self, force: &mut Force) -> io::Result<()> {
+        let places = self.places(force.plan.planes)?;
+        let there = self.keeper.disciplines()?;
+        let (mut outcomes, mut failed) = (Vec::new(), None);
+        for place in &places {
+            match self.add_to(place, &there, force, &mut Vec::new()) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => self.settle(places, outcomes, force),
+        }
+    }
+
+    /// Once the filters are there: deletes the others, and notes which devices have them.
+    fn settle(
+        &mut self,
+        places: Vec<FilteredDevice>,
+        outcomes: Vec<Result<(), Refusal>>,
+        force: &mut Force,
+    ) -> io::Result<()> {
         self.is_torn = true;
         self.clear_others(&places, &outcomes, force)?;
         (self.reached, self.unreached) = (BTreeMap::new(), BTreeMap::new());
@@ -138,18 +166,28 @@ impl DeviceFilters {
         &mut self,
         places: &[FilteredDevice],
         force: &mut Force,
-        added: &mut Vec<Spot>,
+        added: &mut Vec<FilterId>,
     ) -> io::Result<Vec<Result<(), Refusal>>> {
         let there = self.keeper.disciplines()?;
         let mut outcomes = Vec::new();
         for place in places {
-            let there = there.get(&place.index).map(String::as_str);
-            outcomes.push(match force.wanted(&self.site, place) {
-                Ok(wanted) => self.keeper.add(place, there, &wanted, added)?,
-                Err(too_many) => Err(Refusal::Lasting(too_many.to_string())),
-            });
+            outcomes.push(self.add_to(place, &there, force, added)?);
         }
         Ok(outcomes)
+    }
+
+    fn add_to(
+        &mut self,
+        place: &FilteredDevice,
+        there: &BTreeMap<u32, String>,
+        force: &mut Force,
+        added: &mut Vec<FilterId>,
+    ) -> io::Result<Result<(), Refusal>> {
+        let there = there.get(&place.index).map(String::as_str);
+        match force.wanted(&self.site, place) {
+            Ok(wanted) => self.keeper.add(place, there, &wanted, added),
+            Err(too_many) => Ok(Err(Refusal::Lasting(too_many.to_string()))),
+        }
     }
 
     /// Deletes this gateway's filters that are not wanted, also on devices that should have none.
@@ -290,7 +328,7 @@ impl Barrier for DeviceFilters {
         let Some(mut force) = self.force.take() else {
             return Ok(());
         };
-        let outcome = without_keys(|| self.put(&mut force));
+        let outcome = without_keys(|| self.put_back(&mut force));
         self.force = Some(force);
         outcome
     }
@@ -313,9 +351,15 @@ impl Barrier for DeviceFilters {
 
     fn gaps(&self) -> Option<&'static str> {
         let plan = &self.force.as_ref()?.plan;
-        let arrives = plan.arriving.iter().chain(&plan.passing).any(Entry::drops);
-        (plan.planes.kernel_opens() && arrives)
-            .then_some("not for what arrives, which nftables and the kernel's XFRM policies judge")
+        if !plan.arriving.iter().chain(&plan.passing).any(Entry::drops) {
+            None
+        } else if plan.planes.kernel_opens() {
+            Some("not for what arrives, which nftables and the kernel's XFRM policies judge")
+        } else if in_and_fwd_differ(plan) {
+            Some("not for what arrives and only one of `in` and `fwd` policies refuses")
+        } else {
+            None
+        }
     }
 
     fn dropped(&mut self) -> Option<(&'static str, u64)> {

@@ -85,13 +85,13 @@ enum Part {
     /// Values from the first to the second lead to this label, whatever the further words are.
     Whole(u32, u32, Label),
     /// For this value the further words decide.
-    Deeper(u32, Vec<(Range, Label)>),
+    NextWord(u32, Vec<(Range, Label)>),
 }
 
 impl Part {
     fn first(&self) -> u32 {
         match self {
-            Self::Whole(first, ..) | Self::Deeper(first, _) => *first,
+            Self::Whole(first, ..) | Self::NextWord(first, _) => *first,
         }
     }
 }
@@ -116,11 +116,11 @@ fn cut(parts: &mut Vec<Part>, field: AddressField, range: Range, label: Label) {
         last: range.last & rest,
     };
     if first == last && (low.first, low.last) != (0, rest) {
-        return deeper(parts, first as u32, low, label);
+        return push_next_word(parts, first as u32, low, label);
     }
     if low.first != 0 {
         let end = Range { last: rest, ..low };
-        deeper(parts, first as u32, end, label);
+        push_next_word(parts, first as u32, end, label);
         first += 1;
     }
     let tail = (low.last != rest).then_some(last as u32);
@@ -132,14 +132,14 @@ fn cut(parts: &mut Vec<Part>, field: AddressField, range: Range, label: Label) {
     }
     if let Some(value) = tail {
         let start = Range { first: 0, ..low };
-        deeper(parts, value, start, label);
+        push_next_word(parts, value, start, label);
     }
 }
 
-fn deeper(parts: &mut Vec<Part>, value: u32, range: Range, label: Label) {
+fn push_next_word(parts: &mut Vec<Part>, value: u32, range: Range, label: Label) {
     match parts.last_mut() {
-        Some(Part::Deeper(same, ranges)) if *same == value => ranges.push((range, label)),
-        _ => parts.push(Part::Deeper(value, vec![(range, label)])),
+        Some(Part::NextWord(same, ranges)) if *same == value => ranges.push((range, label)),
+        _ => parts.push(Part::NextWord(value, vec![(range, label)])),
     }
 }
 
@@ -163,7 +163,7 @@ fn halve(
                 program.jump(*label)
             }
         }
-        [Part::Deeper(value, ranges)] => {
+        [Part::NextWord(value, ranges)] => {
             if least != most {
                 program.go_unless(Test::Equal(*value), miss);
             }

@@ -122,6 +122,13 @@ impl Task {
     }
 }
 
+/// Whether `in` and `fwd` policies differ: what one of them lets pass no filter drops.
+pub(crate) fn in_and_fwd_differ(plan: &Plan) -> bool {
+    [Family::V4, Family::V6]
+        .into_iter()
+        .any(|family| rules(&plan.arriving, family) != rules(&plan.passing, family))
+}
+
 fn rules(entries: &[Entry], family: Family) -> Vec<FilterRule> {
     let of_family = entries
         .iter()

@@ -113,8 +113,8 @@ fn by_sockets(site: &Site, plan: &Plan) -> Vec<Rule> {
 /// Checked last, because the kernel takes a lock to read a socket's user. None if no user sends.
 fn sent_by(rules: Vec<Rule>, plan: &Plan) -> Vec<Rule> {
     match &plan.senders {
-        Senders::Nobody => Vec::new(),
-        Senders::Anybody => rules,
+        Senders::None => Vec::new(),
+        Senders::Any => rules,
         Senders::Users(users) => {
             let users: Vec<_> = users.iter().map(|user| user.to_ne_bytes()).collect();
             let of_them = |rule: Rule| rule.any(Field::SocketUser, &users, false);
@@ -170,7 +170,7 @@ pub(super) fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
         len,
     };
     let (any4, any6) = (v4(Ipv4Addr::UNSPECIFIED, 0), v6(Ipv6Addr::UNSPECIFIED, 0));
-    let (nobody, everybody) = (v4(Ipv4Addr::UNSPECIFIED, 32), v4(Ipv4Addr::BROADCAST, 32));
+    let (unspecified4, broadcast4) = (v4(Ipv4Addr::UNSPECIFIED, 32), v4(Ipv4Addr::BROADCAST, 32));
     let groups4 = v4(Ipv4Addr::new(224, 0, 0, 0), 4);
     let groups6 = v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8);
     let link = v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
@@ -178,8 +178,8 @@ pub(super) fn on_the_link(entries: &[Entry]) -> Vec<Rule> {
     let lease6 = |rule: Rule| ports(rule, [(546, 547), (547, 546)]);
     let cases: [Case<'_>; 5] = [
         // RFC 2131 4.1: a client that requests a lease has no address yet, or broadcasts.
-        (nobody, any4, &lease4),
-        (any4, everybody, &lease4),
+        (unspecified4, any4, &lease4),
+        (any4, broadcast4, &lease4),
         // RFC 8415 16: from link-local addresses.
         (link, any6, &lease6),
         // RFC 3376 4: no router forwards a hop limit of 1.

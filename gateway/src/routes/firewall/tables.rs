@@ -155,6 +155,12 @@ impl Firewall {
         counts.unwrap_or_default()
     }
 
+    /// Whether a running process owns the table. Before Linux 6.9 tables have no owner.
+    pub(crate) fn has_owner(&mut self) -> io::Result<bool> {
+        let (family, table) = (self.family, self.table.clone());
+        self.connection()?.has_owner(family, &table)
+    }
+
     /// Deletes the table, whichever process has created it, unless that one is running.
     pub(crate) fn remove(&mut self) -> io::Result<()> {
         let (family, table) = (self.family, self.table.clone());

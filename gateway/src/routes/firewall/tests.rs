@@ -131,7 +131,7 @@ fn ike_leaves_between_any_addresses_by_mark_port_and_user_alone() {
     assert_eq!(added, [expected]);
     // Without a gateway, as `arm` leaves it, no user sends.
     let armed = Plan {
-        senders: Senders::Nobody,
+        senders: Senders::None,
         ..exchanging
     };
     let mut added = chain(&site(), &armed, "leaving");
@@ -199,7 +199,7 @@ fn a_mark_alone_passes_no_drop_rule() {
         assert!(rule.terms.iter().any(is_pair), "{rule:?}");
     }
     let armed = Plan {
-        senders: Senders::Nobody,
+        senders: Senders::None,
         ..plan()
     };
     assert_eq!(marked(&site(), &armed), []);

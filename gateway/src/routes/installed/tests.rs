@@ -59,7 +59,7 @@ impl Host {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         change(&mut model);
-        model.look();
+        model.record_leaks();
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl Host {
 }
 
 impl Model {
-    fn look(&mut self) {
+    fn record_leaks(&mut self) {
         for plan in self.held.clone() {
             for packet in packets() {
                 let passes =

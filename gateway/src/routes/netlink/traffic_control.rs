@@ -95,7 +95,7 @@ pub(crate) struct Filter {
 
 /// Identifies a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct FilterId {
     /// The device's index.
     pub device: u32,
     /// Direction of the packets.
@@ -161,7 +161,7 @@ impl Netlink {
     }
 
     /// Adds a program whose result is the verdict; a filter with this handle must not exist yet.
-    pub(crate) fn add_filter(&mut self, spot: Spot, program: &[Instruction]) -> io::Result<()> {
+    pub(crate) fn add_filter(&mut self, id: FilterId, program: &[Instruction]) -> io::Result<()> {
         let mut attributes = Attributes::default();
         let ops: Vec<u8> = program.iter().flat_map(bytes).collect();
         attributes.put_text(KIND, "bpf").nest(OPTIONS, |options| {
@@ -170,13 +170,13 @@ impl Netlink {
                 .put(OPS, &ops)
                 .put(FLAGS, &DIRECT.to_ne_bytes());
         });
-        let body = [&spot_header(spot)[..], &attributes.into_bytes()].concat();
+        let body = [&filter_header(id)[..], &attributes.into_bytes()].concat();
         self.ask_raw(RTM_NEWTFILTER, CREATE_NEW, &body).map(drop)
     }
 
     /// Deletes one filter.
-    pub(crate) fn delete_filter(&mut self, spot: Spot) -> io::Result<()> {
-        let body = with_kind(spot_header(spot), "bpf");
+    pub(crate) fn delete_filter(&mut self, id: FilterId) -> io::Result<()> {
+        let body = with_kind(filter_header(id), "bpf");
         self.ask_raw(RTM_DELTFILTER, NLM_F_ACK, &body).map(drop)
     }
 }
@@ -191,10 +191,10 @@ fn parent(hook: FilterHook) -> u32 {
 }
 
 /// The header of a filter for all protocols: the program itself parses VLAN tags.
-fn spot_header(spot: Spot) -> [u8; TCMSG_LEN] {
+fn filter_header(id: FilterId) -> [u8; TCMSG_LEN] {
     let every = u32::from((libc::ETH_P_ALL as u16).to_be());
-    let info = u32::from(spot.preference) << 16 | every;
-    header(spot.device, spot.handle, parent(spot.hook), info)
+    let info = u32::from(id.preference) << 16 | every;
+    header(id.device, id.handle, parent(id.hook), info)
 }
 
 /// `struct tcmsg`.
@@ -309,13 +309,13 @@ mod tests {
 
     #[test]
     fn headers_of_filters_name_both_directions_and_the_preference() {
-        let spot = Spot {
+        let id = FilterId {
             device: 7,
             hook: FilterHook::Egress,
             preference: 9,
             handle: 0x4500_0001,
         };
-        let bytes = spot_header(spot);
+        let bytes = filter_header(id);
         assert_eq!(bytes[12..16], 0xffff_fff3u32.to_ne_bytes());
         assert_eq!(
             bytes[16..],

@@ -15,6 +15,9 @@ use std::io;
 /// first is never set alone, because the kernel would then delete the table when the process ends.
 pub(crate) const OWNED: u32 = 0x2 | 0x4;
 
+/// NFTA_TABLE_OWNER: the connection that owns a table; absent when it has ended.
+const TABLE_OWNER: u16 = 7;
+
 /// A connection to nf_tables.
 pub(crate) struct Connection(NetlinkSocket);
 
@@ -123,6 +126,14 @@ impl Connection {
         Ok(counts
             .filter_map(|body| count_in(body, table, names))
             .collect())
+    }
+
+    /// Whether a running process owns a table.
+    pub(crate) fn has_owner(&mut self, family: TableFamily, table: &str) -> io::Result<bool> {
+        let mut which = Attributes::default();
+        which.put_text(1, table);
+        let found = self.get(message::GET_TABLE, family, which)?;
+        Ok(found.is_some_and(|body| attributes::find_u32(&body, TABLE_OWNER).is_some()))
     }
 
     /// All objects that the kernel lists for a request.

@@ -76,9 +76,9 @@ fn host_bits_behind_a_prefix_are_cut_off() {
 #[test]
 fn senders_of_two_plans_are_those_of_either() {
     let users = |list: &[u32]| Senders::Users(list.iter().copied().collect());
-    assert_eq!(Senders::Nobody.and(&users(&[0])), users(&[0]));
+    assert_eq!(Senders::None.and(&users(&[0])), users(&[0]));
     assert_eq!(users(&[0]).and(&users(&[7])), users(&[0, 7]));
-    assert_eq!(users(&[0]).and(&Senders::Anybody), Senders::Anybody);
+    assert_eq!(users(&[0]).and(&Senders::Any), Senders::Any);
 }
 
 #[test]

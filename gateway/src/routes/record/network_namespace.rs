@@ -54,11 +54,6 @@ impl NetworkNamespace {
         })
     }
 
-    /// Whether it was recorded since the last boot.
-    pub(crate) fn is_of_this_boot(&self) -> bool {
-        Self::here().is_ok_and(|here| here.boot == self.boot)
-    }
-
     /// How this namespace relates to the current one.
     pub(crate) fn seen_from_here(&self) -> io::Result<NamespaceState> {
         let here = Self::here()?;

@@ -46,7 +46,7 @@ impl Host {
     /// Associations by which the kernel would use a nonce of our own data plane again, or one of its own from before,
     /// each with the sequence number by which it would.
     pub(in crate::run) fn repeated_nonces(&mut self, snapshot: &Snapshot) -> Vec<(Arc<Sa>, u64)> {
-        self.same_keys.look(snapshot)
+        self.same_keys.check(snapshot)
     }
 
     /// Why associations cannot move once more under the same key.
@@ -86,8 +86,8 @@ impl Host {
         }
     }
 
-    /// Looks at what the gateway before has left in the kernel.
-    pub(in crate::run) fn look_at_what_is_left(&mut self) -> io::Result<()> {
+    /// Reads what an earlier gateway has left in the kernel.
+    pub(in crate::run) fn read_leftovers(&mut self) -> io::Result<()> {
         let addresses = self.outside.netlink.addresses()?;
         match &mut self.kernel_plane {
             Some(plane) => plane.databases.begin(&addresses),

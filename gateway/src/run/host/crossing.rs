@@ -46,8 +46,3 @@ fn sum_of(mut one: PacketCounts, other: &PacketCounts) -> PacketCounts {
     }
     one
 }
-
-/// An error in words.
-pub(super) fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}

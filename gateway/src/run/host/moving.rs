@@ -17,7 +17,8 @@ mod to_user;
 
 use super::super::sockets;
 use super::Host;
-use super::crossing::{Crossing, MoveContext, text};
+use super::crossing::{Crossing, MoveContext};
+use crate::failure::Failure;
 use crate::memory;
 use crate::plane::{Mover, Parting, carry_out};
 use crate::routes::plan::Planes;
@@ -35,7 +36,7 @@ impl Host {
         &mut self,
         to_kernel: bool,
         context: MoveContext<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let before = self.carried_before;
         let parting = Parting::at_the_beginning(to_kernel, &context.snapshot);
         let has_rekeys = parting.left(&context.snapshot).next().is_some();
@@ -88,12 +89,12 @@ impl Host {
     }
 
     /// Sockets of which none is open yet.
-    fn fresh_sockets(&self, context: &MoveContext<'_>) -> Result<Sockets, String> {
+    fn fresh_sockets(&self, context: &MoveContext<'_>) -> Result<Sockets, Failure> {
         let judge = icmp_validation::judge(&self.databases, &self.paths);
         let site = self.installed.site();
         let (options, outside) = (context.options, &self.outside);
         let sockets = Sockets::new(site, options, outside, &self.paths, judge, &self.warn);
-        let mut sockets = sockets.map_err(text)?;
+        let mut sockets = sockets?;
         sockets.beside_ike = self.sockets.beside_ike;
         sockets.inherit(BTreeMap::new(), self.sockets.order().clone());
         Ok(sockets)
@@ -101,6 +102,6 @@ impl Host {
 }
 
 /// A mover of its own for each list.
-fn run<M: Mover>(mut mover: M, steps: &[M::Step]) -> Result<(), String> {
+fn run<M: Mover>(mut mover: M, steps: &[M::Step]) -> Result<(), Failure> {
     carry_out(&mut mover, steps)
 }

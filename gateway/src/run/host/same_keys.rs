@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// A nonce that comes again only after so many more packets is no reason to stop: at ten million a second, after a day.
 const MAX_NUMBERS_AHEAD: u64 = 1 << 40;
 
-/// Numbers that the kernel may use between a look at its counters and its end.
+/// Numbers that the kernel may use between a read of its counters and its end.
 const MAX_NUMBERS_SINCE_READ: u64 = 1 << 24;
 
-/// After so many looks, one a second, at which an association had sent nothing it is not watched until it sends again.
-const MAX_IDLE_LOOKS: u32 = 10;
+/// After so many checks, one a second, at which an association had sent nothing it is not watched until it sends again.
+const MAX_IDLE_CHECKS: u32 = 10;
 
 /// How often an association may have been the kernel's: each time is remembered.
 const MAX_TIMES_IN_KERNEL: usize = 10_000;
@@ -36,10 +36,10 @@ pub(super) struct SameKeys {
 /// One whose salt is not known.
 #[derive(Clone, Copy)]
 struct Unknown {
-    /// The last number that it had sent at the last look.
+    /// The last number that it had sent at the last check.
     sent: u64,
-    /// How many looks ago that was another one, or the kernel got it.
-    idle_looks: u32,
+    /// How many checks ago that was another one, or the kernel got it.
+    idle_checks: u32,
 }
 
 impl SameKeys {
@@ -60,7 +60,7 @@ impl SameKeys {
             self.salts.remove(&id);
             let unknown = Unknown {
                 sent,
-                idle_looks: 0,
+                idle_checks: 0,
             };
             self.waiting.insert(id, unknown);
         }
@@ -73,13 +73,13 @@ impl SameKeys {
         }
     }
 
-    /// What leaves by associations whose salt is not known is seen from now on.
-    pub(super) fn look_from_now(&mut self) -> io::Result<()> {
-        self.see(self.waiting.keys().copied().collect())
+    /// Captures from now on what leaves by associations whose salt is not known.
+    pub(super) fn capture_from_now(&mut self) -> io::Result<()> {
+        self.capture(self.waiting.keys().copied().collect())
     }
 
-    /// Sees what leaves by these, as many of them as can be watched at a time; none ends it.
-    fn see(&mut self, ids: Vec<SaId>) -> io::Result<()> {
+    /// Captures what leaves by these, as many of them as can be watched at a time; none ends it.
+    fn capture(&mut self, ids: Vec<SaId>) -> io::Result<()> {
         let spis = ids.iter().map(|id| id.spi.get());
         let spis: Vec<_> = spis.take(MAX_DEPARTING_SPIS).collect();
         self.tap = match (self.tap.take(), spis.is_empty()) {
@@ -90,10 +90,10 @@ impl SameKeys {
         Ok(())
     }
 
-    /// Reads what has left, and sees what leaves from now on by those that are in use: without them the host need not
-    /// copy its packets. Associations by which a nonce would come twice, with the number by which it would, are
+    /// Reads what has left, and captures what leaves from now on by those that are in use: without them the host need
+    /// not copy its packets. Associations by which a nonce would come twice, with the number by which it would, are
     /// returned.
-    pub(super) fn look(&mut self, snapshot: &Snapshot) -> Vec<(Arc<Sa>, u64)> {
+    pub(super) fn check(&mut self, snapshot: &Snapshot) -> Vec<(Arc<Sa>, u64)> {
         if self.used.is_empty() {
             return Vec::new();
         }
@@ -106,13 +106,13 @@ impl SameKeys {
             let Some(sent) = sent(snapshot, id) else {
                 return false;
             };
-            unknown.idle_looks = if sent == unknown.sent {
-                unknown.idle_looks.saturating_add(1)
+            unknown.idle_checks = if sent == unknown.sent {
+                unknown.idle_checks.saturating_add(1)
             } else {
                 0
             };
             unknown.sent = sent;
-            if unknown.idle_looks < MAX_IDLE_LOOKS {
+            if unknown.idle_checks < MAX_IDLE_CHECKS {
                 in_use.push(*id);
             }
             true
@@ -120,8 +120,8 @@ impl SameKeys {
         let is_there = |id: &SaId| snapshot.find(id).is_some();
         self.used.retain(|id, _| is_there(id));
         self.salts.retain(|id, _| is_there(id));
-        // Where that is refused it is tried again with the next look.
-        let _ = self.see(in_use);
+        // Where that is refused it is tried again with the next check.
+        let _ = self.capture(in_use);
         repeated
     }
 
@@ -144,7 +144,7 @@ impl SameKeys {
     /// The kernel has ended these: what it has used of them is kept.
     pub(super) fn end(&mut self, sas: &[Arc<Sa>], snapshot: &Snapshot) {
         // By an association that has ended no nonce comes again.
-        self.look(snapshot);
+        self.check(snapshot);
         for sa in sas {
             let id = sa.config.id;
             self.waiting.remove(&id);

@@ -1,6 +1,7 @@
 //! From a pair of child SAs, as IKE negotiated it, to the two associations of the data plane.
 
 use super::selectors::Pair;
+use crate::failure::Failure;
 use ikev2::connection::ChildMode;
 use ikev2::endpoint::{ChildSa, Outbound};
 use ikev2::message::payload::Protocol as IkeProtocol;
@@ -29,9 +30,10 @@ pub(crate) struct Associations {
 
 impl Associations {
     /// As negotiated; `reqid` ties them to the policies of their child.
-    pub(crate) fn of(child: &ChildSa, reqid: Reqid) -> Result<Self, String> {
+    pub(crate) fn of(child: &ChildSa, reqid: Reqid) -> Result<Self, Failure> {
         let protocol = protocol(child.protocol)?;
-        let spi = |spi| Spi::new(spi).ok_or("the SPI 0 belongs to no association");
+        let spi =
+            |spi| Spi::new(spi).ok_or_else(|| Failure::new("the SPI 0 belongs to no association"));
         let id = |destination, spi| SaId {
             destination,
             protocol,
@@ -187,10 +189,12 @@ fn udp(source_port: u16, destination_port: u16) -> UdpEncapsulation {
 }
 
 /// The protocol of a child SA.
-pub(crate) fn protocol(protocol: IkeProtocol) -> Result<Protocol, String> {
+pub(crate) fn protocol(protocol: IkeProtocol) -> Result<Protocol, Failure> {
     match protocol {
         IkeProtocol::ESP => Ok(Protocol::Esp),
         IkeProtocol::AH => Ok(Protocol::Ah),
-        other => Err(format!("a child SA is of ESP or AH, not of {other}")),
+        other => Err(Failure::new(format!(
+            "a child SA is of ESP or AH, not of {other}"
+        ))),
     }
 }

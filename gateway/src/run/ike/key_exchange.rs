@@ -192,7 +192,7 @@ impl KeyExchange {
 
     /// The messages that are handled now: those of a round, or while messages rest only what a client waits for. An
     /// error: the processes are gone, and all that came before is handled.
-    pub(crate) fn take_round(&mut self) -> Result<Vec<FromIke>, String> {
+    pub(crate) fn take_round(&mut self) -> Result<Vec<FromIke>, Failure> {
         let room = MAX_UNHANDLED_MESSAGES.saturating_sub(self.inbox.len());
         let (link, inbox) = (self.link.as_mut(), &mut self.inbox);
         if let Some(link) = link.filter(|_| self.ended.is_none() && room > 0) {
@@ -202,7 +202,7 @@ impl KeyExchange {
         if self.inbox.is_empty()
             && let Some(why) = self.ended.take()
         {
-            return Err(why);
+            return Err(Failure::new(why));
         }
         Ok(if self.rests() {
             self.inbox.take_overtaking()

@@ -61,9 +61,9 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     /// A folder of a test, removed at its end.
-    struct Place(PathBuf);
+    struct TempFolder(PathBuf);
 
-    impl Place {
+    impl TempFolder {
         fn new(name: &str) -> Self {
             let path = format!("esplanade-key-log-{name}-{}", std::process::id());
             let path = std::env::temp_dir().join(path);
@@ -72,7 +72,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TempFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn tables_are_for_their_owner_alone_and_grow() {
-        let place = Place::new("grows");
-        let folder = place.0.join("log");
+        let temp = TempFolder::new("grows");
+        let folder = temp.0.join("log");
         for _ in 0..2 {
             let mut log = KeyLog::open(&folder).unwrap();
             log.esp.write_all(b"# one\n").unwrap();
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn files_that_others_reach_and_links_are_refused_with_advice() {
-        let place = Place::new("refused");
-        let folder = place.0.join("log");
+        let temp = TempFolder::new("refused");
+        let folder = temp.0.join("log");
         KeyLog::open(&folder).unwrap();
         let set = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()

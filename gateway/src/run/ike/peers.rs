@@ -22,6 +22,7 @@ use super::associations::{Associations, protocol};
 use super::networks::{Child, KeyedPeer, Network, PeerDevice, PolicyKey};
 use super::policies::{Protection, unspecified_like};
 use super::selectors::{Pair, pairs};
+use crate::failure::Failure;
 use ikev2::connection::{ChildMode, Connection};
 use ikev2::endpoint::{ChildId, ChildSa};
 use ipsec::command::Command;
@@ -76,7 +77,7 @@ impl Peers {
         &mut self,
         connection: &Connection,
         device: Option<PeerDevice>,
-    ) -> Result<Change, String> {
+    ) -> Result<Change, Failure> {
         let networks = connection.children.iter().map(|child| {
             let reqid = self.closed_reqid(&connection.name, &child.name);
             let offered = child.offers.first().map(|offer| offer.protocol());
@@ -89,11 +90,12 @@ impl Peers {
             };
             Ok(Network { pairs, closed })
         });
-        let networks: Result<Vec<_>, String> = networks.collect();
+        let networks: Result<Vec<_>, Failure> = networks.collect();
         let before = self.peer(&connection.name);
         let is_moved = before.device != device;
         let mut after = KeyedPeer {
-            networks: networks.map_err(|why| format!("peer {}: {why}", connection.name))?,
+            networks: networks
+                .map_err(|why| Failure::new(format!("peer {}: {why}", connection.name)))?,
             device,
             ..before
         };
@@ -106,7 +108,7 @@ impl Peers {
     }
 
     /// Removes the policies of peers that are not configured any more. Their child SAs go when IKE removes them.
-    pub(crate) fn open(&self, name: &str) -> Result<Change, String> {
+    pub(crate) fn open(&self, name: &str) -> Result<Change, Failure> {
         let after = KeyedPeer {
             networks: Vec::new(),
             ..self.peer(name)
@@ -115,13 +117,18 @@ impl Peers {
     }
 
     /// Installs a pair of child SAs.
-    pub(crate) fn install(&mut self, child: &ChildSa) -> Result<Change, String> {
+    pub(crate) fn install(&mut self, child: &ChildSa) -> Result<Change, Failure> {
         let pairs = pairs(&child.local_traffic, &child.remote_traffic)?;
         self.add(child, pairs, Origin::Negotiated)
     }
 
     /// Installs a pair for these networks.
-    fn add(&mut self, child: &ChildSa, pairs: Vec<Pair>, origin: Origin) -> Result<Change, String> {
+    fn add(
+        &mut self,
+        child: &ChildSa,
+        pairs: Vec<Pair>,
+        origin: Origin,
+    ) -> Result<Change, Failure> {
         let (is_orphaned, passed_reqid) = match origin {
             Origin::Negotiated => (false, None),
             Origin::PassedOn(reqid) => (true, reqid),
@@ -177,13 +184,16 @@ impl Peers {
         &self,
         id: ChildId,
         exists: impl Fn(&SaId) -> bool,
-    ) -> Result<Change, String> {
-        let name = self.by_child.get(&id).ok_or("it is not installed")?;
+    ) -> Result<Change, Failure> {
+        let name = self
+            .by_child
+            .get(&id)
+            .ok_or_else(|| Failure::new("it is not installed"))?;
         let mut after = self.peer(name);
         let own = after
             .children
             .get(&id)
-            .ok_or("it is not installed")?
+            .ok_or_else(|| Failure::new("it is not installed"))?
             .clone();
         let mut commands = Vec::new();
         for (other, child) in after.children.iter_mut() {
@@ -212,7 +222,7 @@ impl Peers {
         name: &str,
         ids: &[ChildId],
         exists: impl Fn(&SaId) -> bool,
-    ) -> Result<Change, String> {
+    ) -> Result<Change, Failure> {
         let mut after = self.peer(name);
         let gone = ids.iter().filter_map(|id| after.children.remove(id));
         let gone: Vec<_> = gone.collect();
@@ -242,7 +252,7 @@ impl Peers {
         ids: &[ChildId],
         remote: SocketAddr,
         numbers: impl Fn(&SaId) -> Option<u64>,
-    ) -> Result<Change, String> {
+    ) -> Result<Change, Failure> {
         let mut after = self.peer(name);
         let mut commands = Vec::new();
         for id in ids {
@@ -311,16 +321,16 @@ impl Peers {
         mut after: KeyedPeer,
         first: Vec<Command>,
         last: Vec<Command>,
-    ) -> Result<Change, String> {
+    ) -> Result<Change, Failure> {
         let wanted = after.wanted();
         let taken = |key: &&PolicyKey| self.owners.get(*key).is_some_and(|owner| owner != name);
         if let Some(key) = wanted.keys().find(taken) {
-            return Err(format!(
+            return Err(Failure::new(format!(
                 "peer {name}: {} belongs to peer {} already: give them different networks, or `routes = \"none\"` in \
                  both, in `mode = \"route\"`, and routes of your own",
                 crate::events::selector_text(&key.0),
                 self.owners[key],
-            ));
+            )));
         }
         let mut commands = first;
         let mut news: Vec<_> = wanted

@@ -5,7 +5,7 @@ use ikev2::endpoint::PeerReport;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What nobody has asked for during this time is forgotten.
+/// Reports that no client has asked for during this time are forgotten.
 const KEPT_TIME: Duration = Duration::from_secs(30);
 
 /// The last report of each peer.
@@ -66,7 +66,7 @@ impl Reports {
         *self = Self::default();
     }
 
-    /// Forgets all if nobody has asked for long.
+    /// Forgets all if no client has asked for long.
     pub(crate) fn forget_unused(&mut self, now: Instant) {
         let is_old = |asked: Instant| now.saturating_duration_since(asked) > KEPT_TIME;
         if self.asked_at.is_some_and(is_old) {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_forgotten_and_then_reported_whole() {
+    fn what_is_not_asked_for_is_forgotten_and_then_reported_whole() {
         let now = Instant::now();
         let mut reports = Reports::default();
         reports.ask(now);

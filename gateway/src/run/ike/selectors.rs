@@ -92,7 +92,7 @@ pub(crate) fn network_selectors(child: &Child) -> Result<Vec<(Selector, Directio
 
 /// Every pair of this side's and the peer's traffic; an error names what a policy cannot express. Ranges of different
 /// families or protocols have no packet in common, and make no pair.
-pub(crate) fn pairs(local: &[Traffic], remote: &[Traffic]) -> Result<Vec<Pair>, String> {
+pub(crate) fn pairs(local: &[Traffic], remote: &[Traffic]) -> Result<Vec<Pair>, Failure> {
     let mut pairs = Vec::new();
     for local in local {
         for remote in remote {
@@ -111,24 +111,26 @@ pub(crate) fn pairs(local: &[Traffic], remote: &[Traffic]) -> Result<Vec<Pair>, 
                         pairs.push(pair);
                     }
                     if pairs.len() > MAX_PAIRS_PER_CHILD {
-                        return Err(format!(
+                        return Err(Failure::new(format!(
                             "the traffic needs more than {MAX_PAIRS_PER_CHILD} pairs of prefixes: use ranges that are \
                              prefixes"
-                        ));
+                        )));
                     }
                 }
             }
         }
     }
     if pairs.is_empty() {
-        Err("the traffic of the two sides has no packet in common".to_owned())
+        Err(Failure::new(
+            "the traffic of the two sides has no packet in common",
+        ))
     } else {
         Ok(pairs)
     }
 }
 
 /// The upper layer of packets from `local` to `remote`; none if no protocol is in both.
-fn upper(local: &Traffic, remote: &Traffic) -> Result<Option<Upper>, String> {
+fn upper(local: &Traffic, remote: &Traffic) -> Result<Option<Upper>, Failure> {
     let number = match (local.protocol, remote.protocol) {
         (0, number) | (number, 0) => number,
         (one, other) if one == other => one,
@@ -156,24 +158,26 @@ const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
 /// A single port, or `None` for all of them.
-fn one_port(ports: Ports) -> Result<Option<u16>, String> {
+fn one_port(ports: Ports) -> Result<Option<u16>, Failure> {
     match ports {
         Ports::ANY => Ok(None),
         Ports::Range { first, last } if first == last => Ok(Some(first)),
-        Ports::Range { first, last } => Err(format!(
+        Ports::Range { first, last } => Err(Failure::new(format!(
             "a policy matches one port or all, not the ports {first} to {last}"
+        ))),
+        Ports::Opaque => Err(Failure::new(
+            "a policy cannot match packets by having no visible port",
         )),
-        Ports::Opaque => Err("a policy cannot match packets by having no visible port".to_owned()),
     }
 }
 
 /// RFC 7296 3.13.1: the type of ICMP is the high half of a port, the code its low half. RFC 4301 4.4.1.1: either side's
 /// selector may have them.
-fn icmp(number: u8, local: Ports, remote: Ports) -> Result<Upper, String> {
+fn icmp(number: u8, local: Ports, remote: Ports) -> Result<Upper, Failure> {
     let ports = match (local, remote) {
         (Ports::ANY, ports) | (ports, Ports::ANY) => ports,
         (one, other) if one == other => one,
-        _ => return Err("the two sides name different types of ICMP".to_owned()),
+        _ => return Err(Failure::new("the two sides name different types of ICMP")),
     };
     let (kind, code) = match ports {
         Ports::ANY => (None, None),
@@ -185,9 +189,8 @@ fn icmp(number: u8, local: Ports, remote: Ports) -> Result<Upper, String> {
             (Some(first.to_be_bytes()[0]), None)
         }
         Ports::Range { .. } | Ports::Opaque => {
-            return Err(
-                "a policy matches one type of ICMP with one code, one type, or all".to_owned(),
-            );
+            let why = "a policy matches one type of ICMP with one code, one type, or all";
+            return Err(Failure::new(why));
         }
     };
     Ok(Upper::Icmp { number, kind, code })

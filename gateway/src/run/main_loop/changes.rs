@@ -63,7 +63,7 @@ impl Gateway {
                 if let Some(peers) = peers {
                     match self.reload_peers(peers) {
                         Ok(difference) => output += &difference,
-                        Err(why) => return Answer::Refused(why),
+                        Err(why) => return Answer::Refused(why.to_string()),
                     }
                 }
                 Answer::Setkey {
@@ -88,7 +88,7 @@ impl Gateway {
     pub(super) fn reload_file(&mut self) {
         let outcome = match self.check_no_move() {
             Ok(()) => self.reload(None),
-            Err(why) => Answer::Refused(why),
+            Err(why) => Answer::Refused(why.to_string()),
         };
         match outcome {
             Answer::Setkey { output, warnings } => {

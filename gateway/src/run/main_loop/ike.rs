@@ -60,7 +60,7 @@ impl Gateway {
     }
 
     /// Makes the devices of these peers, and leaves those of others to be removed once no route leads to them.
-    fn keep_devices(&mut self, peers: &[&[ConfiguredPeer]]) -> Result<(), String> {
+    fn keep_devices(&mut self, peers: &[&[ConfiguredPeer]]) -> Result<(), Failure> {
         let mut kept: Vec<KeptInterface> = Vec::new();
         for peer in peers.iter().copied().flatten() {
             let device = PeerDevice::of(&peer.mode).map(|device| device.kept());
@@ -68,8 +68,7 @@ impl Gateway {
             let news = device.filter(|new| kept.iter().all(|known| known.name != new.name));
             kept.extend(news);
         }
-        let outcome = self.plane.keep_interfaces(&kept);
-        outcome.map_err(|error| error.to_string())
+        Ok(self.plane.keep_interfaces(&kept)?)
     }
 
     /// Starts the processes, at first and after they have ended.
@@ -96,7 +95,7 @@ impl Gateway {
         };
         let round = match ike.take_round() {
             Ok(round) => round,
-            Err(why) => return self.lose_ike(&why),
+            Err(why) => return self.lose_ike(&why.to_string()),
         };
         if round.is_empty() {
             return;
@@ -211,8 +210,8 @@ impl Gateway {
     fn apply_change(
         &mut self,
         ike: &mut KeyExchange,
-        change: Result<Change, String>,
-    ) -> Result<(), String> {
+        change: Result<Change, Failure>,
+    ) -> Result<(), Failure> {
         let mut together = Together::default();
         together.add(&mut ike.peers, change?);
         self.apply_together(ike, together)
@@ -274,7 +273,7 @@ impl Gateway {
     }
 
     /// New peers in place of those in force: only what differs changes.
-    pub(super) fn reload_peers(&mut self, peers: Vec<ConfiguredPeer>) -> Result<String, String> {
+    pub(super) fn reload_peers(&mut self, peers: Vec<ConfiguredPeer>) -> Result<String, Failure> {
         let is_unused = |ike: &&KeyExchange| !ike.is_used() && peers.is_empty();
         if self.ike.as_ref().is_none_or(|ike| is_unused(&ike)) {
             return Ok(String::new());
@@ -286,7 +285,7 @@ impl Gateway {
         let old = ike.configured.clone();
         if let Err(why) = self.keep_devices(&[&old, &peers]) {
             self.ike = Some(ike);
-            return Err(format!("the peers were not changed: {why}"));
+            return Err(Failure::new(format!("the peers were not changed: {why}")));
         }
         let mut outcome = Ok(());
         for peer in &peers {
@@ -311,7 +310,9 @@ impl Gateway {
         }
         let notes = ike.hooks.configure(&peers);
         if !ike.reconfigure(peers) {
-            outcome = outcome.and(Err("the key exchange process does not take it".to_owned()));
+            outcome = outcome.and(Err(Failure::new(
+                "the key exchange process does not take it",
+            )));
         }
         let is_first = !ike.has_started();
         let difference = difference + &notes;

@@ -2,6 +2,7 @@
 //! exchange.
 
 use super::Gateway;
+use crate::failure::Failure;
 use crate::handover::{PassedCounters, PassedKeyExchange};
 use crate::memory;
 use ipsec::sa::SaId;
@@ -10,9 +11,9 @@ use std::os::fd::OwnedFd;
 impl Gateway {
     /// From now on this gateway ends for another one, or says why it does not. `peers`: those of the other one, with
     /// the fingerprints of what is configured about them; none if it takes over no key exchange.
-    pub(super) fn leave(&mut self, peers: Option<Vec<(String, [u8; 32])>>) -> Result<(), String> {
+    pub(super) fn leave(&mut self, peers: Option<Vec<(String, [u8; 32])>>) -> Result<(), Failure> {
         if let Some(why) = self.why_not_leave() {
-            return Err(why);
+            return Err(Failure::new(why));
         }
         println!("esplanade: replaced by another process, stopping");
         self.is_replaced = true;

@@ -10,6 +10,7 @@ use super::answers::plane_name;
 use crate::config::{ConfiguredPeer, Mode};
 use crate::control::{Answer, ClientId, PlaneQuestion};
 use crate::events::What;
+use crate::failure::Failure;
 use crate::plane::{KernelNotices, MoveWish, refusal, stays};
 use crate::run::host::MoveContext;
 use crate::run::native::Native;
@@ -26,7 +27,7 @@ impl Gateway {
             return Some(self.plane_status(false));
         };
         if let Err(why) = self.check_no_move() {
-            return Some(Answer::Refused(why));
+            return Some(Answer::Refused(why.to_string()));
         }
         if to_kernel == self.chosen_plane.by_kernel {
             return Some(self.plane_status(false));
@@ -37,7 +38,7 @@ impl Gateway {
             same_keys: question.same_keys,
         };
         match self.move_plane(wish) {
-            Err(why) => Some(Answer::Refused(why)),
+            Err(why) => Some(Answer::Refused(why.to_string())),
             Ok(()) if self.has_left_behind() => {
                 self.wait_for_rekeys(client, to_kernel);
                 None
@@ -60,17 +61,19 @@ impl Gateway {
         })
     }
 
-    fn move_plane(&mut self, wish: MoveWish) -> Result<(), String> {
+    fn move_plane(&mut self, wish: MoveWish) -> Result<(), Failure> {
         let snapshot = self.snapshot();
         let to = plane_name(wish.to_kernel);
         if let Some(why) = self.why_not_move(&snapshot, wish) {
-            return Err(format!(
+            return Err(Failure::new(format!(
                 "not moved to the {to} plane, and nothing was changed: {why}"
-            ));
+            )));
         }
         let notices = if wish.to_kernel {
             Some(KernelNotices::open().map_err(|error| {
-                format!("cannot listen to the kernel's IPsec, which needs CAP_NET_ADMIN: {error}")
+                Failure::new(format!(
+                    "cannot listen to the kernel's IPsec, which needs CAP_NET_ADMIN: {error}"
+                ))
             })?)
         } else {
             None
@@ -87,9 +90,9 @@ impl Gateway {
             self.coalesce_ike(true);
             // What the undo could not take away is tried again.
             self.refresh();
-            return Err(format!(
+            return Err(Failure::new(format!(
                 "not moved to the {to} plane; the plane is the one that it was: {why}"
-            ));
+            )));
         }
         // On the way to the other plane the kernel's are needed until its end.
         self.kernel_notices = notices.or(self.kernel_notices.take());

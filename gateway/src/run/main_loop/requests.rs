@@ -11,7 +11,7 @@ impl Gateway {
             self.read_kernel_counters();
         }
         if let (true, Err(why)) = (changes_databases(&request), self.check_no_move()) {
-            self.server.answer(id, &Answer::Refused(why));
+            self.server.answer(id, &Answer::Refused(why.to_string()));
             return Next::Wait;
         }
         let answer = match request {
@@ -57,11 +57,11 @@ impl Gateway {
             }
             Request::Leave => match self.leave(None) {
                 Ok(()) => return leaving(id),
-                Err(why) => Answer::Refused(why),
+                Err(why) => Answer::Refused(why.to_string()),
             },
             Request::LeaveTo(peers) => match self.leave(Some(peers)) {
                 Ok(()) => return leaving(id),
-                Err(why) => Answer::Refused(why),
+                Err(why) => Answer::Refused(why.to_string()),
             },
             Request::Stop => {
                 return Next::Stop {

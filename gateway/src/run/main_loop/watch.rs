@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 /// The least time between two acquire events of one policy.
 const ACQUIRE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many times as long as a look at addresses and paths it takes until the next one: with thousands of networks a
-/// look takes a tenth of a second.
-const CHECK_INTERVAL_PER_LOOK: u32 = 300;
+/// The interval between two checks of addresses and paths, in durations of one check: with thousands of networks one
+/// takes a tenth of a second.
+const CHECK_INTERVAL_PER_CHECK: u32 = 300;
 
 impl Gateway {
     pub(super) fn handle_notices(&mut self) -> Result<(), Failure> {
@@ -151,7 +151,7 @@ impl Gateway {
         }
         let began = Instant::now();
         self.refresh();
-        let pause = MIN_CHECK_INTERVAL.max(began.elapsed() * CHECK_INTERVAL_PER_LOOK);
+        let pause = MIN_CHECK_INTERVAL.max(began.elapsed() * CHECK_INTERVAL_PER_CHECK);
         self.next_check = began + pause;
     }
 

@@ -52,7 +52,7 @@ pub(super) fn trial_text(trial: &UdpProbe) -> &'static str {
     let stands = |standing| [trial.segments, trial.coalesces].contains(&standing);
     match () {
         () if stands(OffloadState::Failed) => " (failed verification)",
-        () if stands(OffloadState::Believed) => " (not verified: the loopback device is down)",
+        () if stands(OffloadState::Assumed) => " (not verified: the loopback device is down)",
         () if stands(OffloadState::Proven) => " (verified)",
         () => "",
     }

@@ -40,7 +40,7 @@ fn what_failed_its_trial_is_listed_before_what_passed() {
         text(OffloadState::Absent, OffloadState::Proven),
         " (verified)"
     );
-    let untried = text(OffloadState::Believed, OffloadState::Believed);
+    let untried = text(OffloadState::Assumed, OffloadState::Assumed);
     assert!(untried.contains("not verified"), "{untried}");
     assert_eq!(text(OffloadState::Absent, OffloadState::Absent), "");
 }

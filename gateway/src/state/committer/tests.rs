@@ -2,10 +2,10 @@
 //! restarts at random: no number of a key is ever used twice; no packet received before the last round is accepted
 //! again after a kill, and none received before the last sync after a power failure.
 
-use super::super::boot_record::BootRecord;
 use super::super::header::{Header, SALT_LEN};
 use super::super::keeper::{MAX_RESERVED_NUMBERS, Recalled, block_end};
 use super::super::key_fingerprint::{FINGERPRINT_LEN, KeyFingerprint, key_fingerprint};
+use super::super::last_used::LastUsed;
 use super::super::recent::Recent;
 use super::super::records::Plan;
 use super::super::store::BadStore;
@@ -182,15 +182,10 @@ impl Gateway {
             Err(BadStore::Io(_)) => return None,
             Err(error) => panic!("{error:?}"),
         };
-        Recent::read(
-            &machine.memory,
-            &BootRecord::of(store.header()),
-            &mut records,
-        )
-        .unwrap();
+        Recent::read(&machine.memory, &LastUsed::of(store.header()), &mut records).unwrap();
         store.commit(&mut records).ok()?;
         store.begin(|_| {}).ok()?;
-        let empty = Recent::empty(&BootRecord::of(store.header()));
+        let empty = Recent::empty(&LastUsed::of(store.header()));
         machine.memory.0.lock().unwrap().written = empty;
         let recent = Recent::new(machine.memory.clone());
         Some(Self {

@@ -3,10 +3,10 @@
 use super::*;
 use crate::message::payload::Protocol;
 
-/// Lets a failing pair talk; nobody is up afterwards.
+/// Lets a failing pair exchange messages; neither end is up afterwards.
 fn fail(pair: &mut Pair, left: Connection, right: Connection) {
     pair.configure(left, right);
-    // A refusal in IKE_SA_INIT is believed when nothing better has come.
+    // A refusal in IKE_SA_INIT is accepted when nothing better has come.
     let until = pair.now + Duration::from_millis(700);
     pair.run_until(until, &mut Some);
     assert!(!pair.left.is_up() && !pair.right.is_up());

@@ -253,7 +253,7 @@ fn a_peer_behind_a_nat_is_followed_and_a_liar_is_not() {
         |event: &Event| matches!(event, Event::Moved { children, .. } if children.len() == 1);
     assert!(pair.right.events.iter().any(is_moved));
 
-    // The same message from elsewhere, and a changed one: nobody is followed.
+    // The same message from elsewhere, and a changed one: the peer's address stays.
     let mut packet = last.expect("a request");
     let to = packet.to;
     let from = "203.0.113.66:4500".parse().unwrap();

@@ -178,7 +178,7 @@ fn what_is_no_message_of_a_known_ike_sa_has_no_effect() {
             if drawn[3] < 32 {
                 bytes.truncate(at);
             }
-            // A changed first request may begin another handshake, as anybody may.
+            // A changed first request may begin another handshake, as any host may.
             if packet.bytes[18] == 34 {
                 continue;
             }

@@ -48,10 +48,15 @@ pub(crate) fn request(sa: &mut IkeSa, cx: &mut Context<'_>, id: u32, payloads: &
     super::check(sa, cx, proof, super::certificates(payloads));
 }
 
-type Found = (Arc<Connection>, Claimed, (u8, Vec<u8>));
+/// What a first IKE_AUTH request says: the connection, the claimed identity, and method and value of the proof.
+type AuthRequest = (Arc<Connection>, Claimed, (u8, Vec<u8>));
 
 /// The connection, the identity that the peer claims, and its proof, which is not checked yet.
-fn read(sa: &mut IkeSa, cx: &mut Context<'_>, payloads: &[Payload<'_>]) -> Result<Found, String> {
+fn read(
+    sa: &mut IkeSa,
+    cx: &mut Context<'_>,
+    payloads: &[Payload<'_>],
+) -> Result<AuthRequest, String> {
     let mut initiator: Option<&Identification<'_>> = None;
     let mut responder: Option<&Identification<'_>> = None;
     for payload in payloads {

@@ -162,7 +162,7 @@ fn send(sa: &mut IkeSa, cx: &mut Context<'_>) {
     }
 }
 
-/// The response, which anybody could have sent who saw the request.
+/// The response, which any host that saw the request could have sent.
 pub(crate) fn response(
     sa: &mut IkeSa,
     cx: &mut Context<'_>,

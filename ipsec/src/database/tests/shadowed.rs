@@ -144,7 +144,7 @@ fn ends(database: &Database, spi: u32) {
 }
 
 #[test]
-fn one_that_has_died_serves_a_device_or_has_another_mode_is_nobodys_rival() {
+fn one_that_has_died_serves_a_device_or_has_another_mode_shadows_none() {
     let beside_a_carrier = |idle| {
         let policy = add_policy(site_to_site(Level::Require));
         database(&[add(idle), add(tunnel(0x1003)), policy])
@@ -169,7 +169,7 @@ fn one_that_has_died_serves_a_device_or_has_another_mode_is_nobodys_rival() {
 }
 
 #[test]
-fn one_that_has_died_is_in_nobodys_way_behind_a_nat() {
+fn one_that_has_died_blocks_none_behind_a_nat() {
     let transport = |spi, port| SaConfig {
         mode: Mode::Transport,
         ..in_udp(spi, port)

@@ -235,7 +235,7 @@ fn an_association_continues_behind_the_configured_number() {
 }
 
 #[test]
-fn a_look_moves_nothing_and_zero_is_no_number() {
+fn a_precheck_moves_nothing_and_zero_is_no_number() {
     let config = config(LifetimeLimits::default(), LifetimeLimits::default());
     let state = SaState::new(&config, 0, 0);
     assert_eq!(state.precheck(&config, 0), Err(Dropped::ZeroSequence));
@@ -243,7 +243,7 @@ fn a_look_moves_nothing_and_zero_is_no_number() {
     assert_eq!(
         state.precheck(&config, 1),
         Ok(SequenceNumber(1)),
-        "the look at 500 moved nothing"
+        "the pre-check of 500 moved nothing"
     );
     state.admit(&config, SequenceNumber(500), 1, 1).unwrap();
     assert_eq!(state.precheck(&config, 500), Err(Dropped::Replayed));
@@ -347,6 +347,16 @@ fn a_peer_that_a_nat_has_moved_is_known_until_it_is_back() {
     ] {
         state.record_peer_endpoint(&in_udp, from);
         assert_eq!(state.observed_peer_endpoint(), expected, "{from}");
+    }
+    state.record_peer_endpoint(&in_udp, at(40_001));
+    let mut updated = in_udp.clone();
+    for (source_port, expected) in [(40_002, Some(at(40_001))), (40_001, None)] {
+        updated.encapsulation = Some(UdpEncapsulation {
+            source_port,
+            destination_port: 4500,
+        });
+        state.reconfigure(&updated);
+        assert_eq!(state.observed_peer_endpoint(), expected, "{source_port}");
     }
     state.record_peer_endpoint(&native, at(40_001));
     assert_eq!(

@@ -196,7 +196,7 @@ impl SampleCounts {
     }
 }
 
-/// Programs are built without frame pointers, mostly: of theirs only the innermost function can be believed.
+/// Programs are built without frame pointers, mostly: of theirs only the innermost function is reliable.
 fn folded(who: &str, sample: &Sample<'_>) -> String {
     let user = sample.user.first().map(|(symbol, _)| *symbol);
     let frames = user.into_iter().chain(sample.kernel.iter().rev().copied());

@@ -1,7 +1,7 @@
 //! Reads what `perf script -F comm,pid,tid,cpu,ip,sym,dso` prints: a line on who was running, then its frames, the
 //! innermost first, then an empty line.
 
-/// One look at one processor.
+/// One sample of one processor.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sample<'t> {
     /// The thread's name.

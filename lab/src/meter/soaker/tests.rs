@@ -45,7 +45,7 @@ fn what_a_soaker_did_not_count_is_load_and_what_it_was_charged_for_meanwhile_is_
     // counted, charged, own; load, hidden, busiest, faster
     type Case = ([f64; 2], [f64; 2], f64, [f64; 4]);
     let cases: [Case; 7] = [
-        // Nobody else did anything.
+        // No other program did anything.
         ([1.0, 1.0], [1.0, 1.0], 0.0, [0.0, 0.0, 0.0, 0.0]),
         // Half of one processor was others', and the kernel knows it.
         ([0.5, 1.0], [0.5, 1.0], 0.0, [0.25, 0.0, 0.5, 0.0]),

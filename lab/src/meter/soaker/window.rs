@@ -19,7 +19,7 @@ struct Share {
     charged: f64,
 }
 
-/// The readings between two looks; `None` where these are not of the same spinners, or of the same moment.
+/// The readings between two samples; `None` where these are not of the same spinners, or of the same moment.
 pub(super) fn readings(
     prefix: &str,
     spinning: &[Spinning],

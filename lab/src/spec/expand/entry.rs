@@ -42,7 +42,7 @@ impl Entry {
         Ok(entry)
     }
 
-    /// A factor stated for a contender by name must mean something to it.
+    /// A factor stated for a contender by name must apply to it.
     fn setting(
         &mut self,
         name: &str,
@@ -50,7 +50,7 @@ impl Entry {
         value: Placed<'_>,
     ) -> Result<(), Diagnostic> {
         let factor = factor::find(name, at.clone())?;
-        if matches!(factor.whom, factor::Whom::Contenders(kinds) if !kinds.contains(&self.kind)) {
+        if matches!(factor.scope, factor::Scope::Contenders(kinds) if !kinds.contains(&self.kind)) {
             return Err(Diagnostic {
                 at: value.span(),
                 what: format!(

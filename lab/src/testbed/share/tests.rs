@@ -26,7 +26,7 @@ fn folders_of_dead_labs_are_swept_and_those_of_living_ones_and_strangers_stay() 
     let place = Scratch::new("swept");
     let (living, lock) = locked_folder(&place.0).unwrap();
     let dead = place.0.join(format!("{FOLDER_PREFIX}4711"));
-    let stranger = place.0.join("somebody-else");
+    let stranger = place.0.join("another-program");
     for folder in [&dead, &stranger, &living] {
         fs::create_dir_all(folder.join("left")).unwrap();
     }

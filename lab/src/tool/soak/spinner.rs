@@ -67,7 +67,7 @@ fn run(cpu: usize, ready: Sender<io::Result<Spinner>>) {
     let counter = Arc::new(UnitCounter::default());
     let spinner = prepared(cpu, &counter);
     let good = spinner.is_ok();
-    // Nobody waits any more: then the program ends anyway.
+    // If the main thread waits no more, the program ends anyway.
     let _ = ready.send(spinner);
     drop(ready);
     if good {
@@ -140,7 +140,7 @@ fn work(counter: &UnitCounter, units: u64) {
             state ^= state >> 7;
             state ^= state << 17;
         }
-        // Nobody else writes here.
+        // No other thread writes here.
         let count = counter.0.load(Ordering::Relaxed) + 1;
         counter.0.store(count, Ordering::Relaxed);
     }

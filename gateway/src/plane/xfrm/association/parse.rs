@@ -12,8 +12,8 @@ use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::*;
 use std::sync::Arc;
 
-/// What the kernel has under a name.
-pub(crate) enum Found {
+/// A state of XFRM: what the kernel has under an SPI, address and protocol.
+pub(crate) enum XfrmState {
     /// An association that setkey syntax can express.
     Sa(Box<SaReport>),
     /// An SPI that waits for its keys.
@@ -23,10 +23,10 @@ pub(crate) enum Found {
 }
 
 /// Reads one.
-pub(crate) fn parse(message: &ModifyMessage) -> Found {
+pub(crate) fn parse(message: &ModifyMessage) -> XfrmState {
     let info = &message.user_sa_info;
     let Some(id) = identity(info) else {
-        return Found::Other;
+        return XfrmState::Other;
     };
     let is_keyed = message.nlas.iter().any(|attribute| {
         matches!(
@@ -39,9 +39,9 @@ pub(crate) fn parse(message: &ModifyMessage) -> Found {
         )
     });
     match (is_keyed, read_config(id, message)) {
-        (false, _) => Found::Larval(id),
-        (true, Some(config)) => Found::Sa(Box::new(report(config, message))),
-        (true, None) => Found::Other,
+        (false, _) => XfrmState::Larval(id),
+        (true, Some(config)) => XfrmState::Sa(Box::new(report(config, message))),
+        (true, None) => XfrmState::Other,
     }
 }
 

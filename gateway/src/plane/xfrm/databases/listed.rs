@@ -13,10 +13,10 @@ use netlink_packet_xfrm::policy::ModifyMessage;
 use std::io;
 
 impl KernelDatabases {
-    /// Finds out once what an earlier gateway of this site has left. `put` takes over the associations that are wanted;
+    /// Reads once what an earlier gateway of this site has left. `put` takes over the associations that are wanted;
     /// the others, as its policies, stay until the barriers are in place.
-    pub(super) fn look(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.has_looked, true) {
+    pub(super) fn read_leftovers(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_read_leftovers, true) {
             return Ok(());
         }
         let left = self.listed_policies(|name, number, left| (name, number, left.clone()))?;

@@ -28,7 +28,7 @@ impl KernelDatabases {
     /// Finds what an earlier gateway has left; `local` are this host's addresses.
     pub(crate) fn begin(&mut self, local: &[IpAddr]) -> io::Result<()> {
         local.clone_into(&mut self.local);
-        self.look()
+        self.read_leftovers()
     }
 
     /// The associations of a snapshot that both planes are to carry for a moment, and whether each is inbound. Keys of

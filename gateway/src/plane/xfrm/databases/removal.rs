@@ -18,7 +18,7 @@ use std::sync::Arc;
 impl KernelDatabases {
     /// Removes the associations; policies stay, so that nothing passes in clear. The first refusal is returned.
     pub(crate) fn remove_sas(&mut self) -> io::Result<()> {
-        self.look()?;
+        self.read_leftovers()?;
         let left = self.remove_left();
         let ids: Vec<_> = self.sas.keys().copied().collect();
         let removed = ids.iter().map(|id| self.remove_sa(id));

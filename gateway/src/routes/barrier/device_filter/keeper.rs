@@ -6,7 +6,7 @@ use crate::routes::Site;
 use crate::routes::device_filter::FilterHook;
 use crate::routes::device_filter::assembler::Instruction;
 use crate::routes::netlink::Netlink;
-use crate::routes::netlink::traffic_control::{Device, Filter, Spot};
+use crate::routes::netlink::traffic_control::{Device, Filter, FilterId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Keeper {
         place: &FilteredDevice,
         there: Option<&str>,
         wanted: &[Programs; 2],
-        added: &mut Vec<Spot>,
+        added: &mut Vec<FilterId>,
     ) -> io::Result<Result<(), Refusal>> {
         if wanted.iter().all(|programs| programs.is_empty()) {
             return Ok(Ok(()));
@@ -88,7 +88,7 @@ impl Keeper {
         device: u32,
         is_there: bool,
         wanted: &[Programs; 2],
-        added: &mut Vec<Spot>,
+        added: &mut Vec<FilterId>,
     ) -> io::Result<()> {
         if !is_there {
             self.make_place(device)?;
@@ -101,10 +101,10 @@ impl Keeper {
             let mut taken: Vec<_> = present.iter().map(|filter| filter.handle).collect();
             for program in lacking(programs, &present) {
                 let handle = self.handles.free(&taken, self.made.contains(&device));
-                let spot = spot(device, hook, handle);
-                self.netlink.add_filter(spot, program)?;
+                let id = filter_id(device, hook, handle);
+                self.netlink.add_filter(id, program)?;
                 taken.push(handle);
-                added.push(spot);
+                added.push(id);
             }
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Keeper {
             for filter in unwanted(wanted, &present) {
                 let deleted = self
                     .netlink
-                    .delete_filter(spot(device, hook, filter.handle));
+                    .delete_filter(filter_id(device, hook, filter.handle));
                 deleted.or_else(gone)?;
             }
         }
@@ -195,15 +195,15 @@ impl Keeper {
 
     /// Deletes what was added before a change failed. A filter that cannot be deleted drops more than it should until
     /// the periodic comparison finds it.
-    pub(super) fn undo(&mut self, added: &[Spot]) {
-        for spot in added {
-            let _ = self.netlink.delete_filter(*spot);
+    pub(super) fn undo(&mut self, added: &[FilterId]) {
+        for id in added {
+            let _ = self.netlink.delete_filter(*id);
         }
     }
 }
 
-fn spot(device: u32, hook: FilterHook, handle: u32) -> Spot {
-    Spot {
+fn filter_id(device: u32, hook: FilterHook, handle: u32) -> FilterId {
+    FilterId {
         device,
         hook,
         preference: PREFERENCE,

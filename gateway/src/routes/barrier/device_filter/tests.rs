@@ -63,3 +63,20 @@ fn a_device_that_is_removed_during_the_comparison_has_lost_nothing() {
         });
     });
 }
+
+#[test]
+fn where_in_and_fwd_policies_differ_the_filters_are_partial() {
+    isolated(|| {
+        in_a_namespace(|| {
+            let site = Site::new("esp0", None, DEFAULT_MARK).unwrap();
+            let mut filters = DeviceFilters::open(&site).unwrap();
+            let mut plan = plan();
+            filters.install(&plan).unwrap();
+            let gaps = filters.gaps().unwrap();
+            assert!(gaps.contains("only one of `in` and `fwd`"), "{gaps}");
+            plan.passing.clone_from(&plan.arriving);
+            filters.install(&plan).unwrap();
+            assert_eq!(filters.gaps(), None);
+        });
+    });
+}

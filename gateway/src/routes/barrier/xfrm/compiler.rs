@@ -244,16 +244,16 @@ fn of_the_link(entries: &[Entry], family: Family) -> Vec<Rule> {
     let mut link = Vec::new();
     match family {
         Family::V4 => {
-            let (nobody, everybody) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
-            let from_nobody = Match {
-                source: prefix(nobody.into(), 32),
+            let (unspecified, broadcast) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
+            let from_unspecified = Match {
+                source: prefix(unspecified.into(), 32),
                 ..all
             };
-            let to_everybody = Match {
-                destination: prefix(everybody.into(), 32),
+            let to_broadcast = Match {
+                destination: prefix(broadcast.into(), 32),
                 ..all
             };
-            for ends in [from_nobody, to_everybody] {
+            for ends in [from_unspecified, to_broadcast] {
                 link.extend(udp(ends, [(67, 68), (68, 67)]));
             }
             link.push(Match {

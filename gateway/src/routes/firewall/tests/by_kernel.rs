@@ -82,12 +82,12 @@ fn only_key_exchange_is_told_by_its_user() {
     };
     assert_eq!([asks(&super::plan()), asks(&plan())], [5, 1]);
     // The kernel goes on sealing without a gateway.
-    let nobody = Plan {
-        senders: Senders::Nobody,
+    let without_gateway = Plan {
+        senders: Senders::None,
         ..plan()
     };
     let rules = |plan: &Plan| chain(&site(), plan, "leaving").len();
-    assert_eq!(rules(&plan()) - rules(&nobody), 1);
+    assert_eq!(rules(&plan()) - rules(&without_gateway), 1);
 }
 
 /// A device `eth0` whose frames go to the device `far` and come from there: the way to 10.2.0.5.
@@ -116,8 +116,8 @@ impl Wire {
             said(&argv, "");
         }
         let receiver = UdpSocket::bind("10.1.0.1:7000").unwrap();
-        let patience = Duration::from_millis(300);
-        receiver.set_read_timeout(Some(patience)).unwrap();
+        let timeout = Duration::from_millis(300);
+        receiver.set_read_timeout(Some(timeout)).unwrap();
         Self {
             sender: UdpSocket::bind("10.1.0.1:7001").unwrap(),
             receiver,

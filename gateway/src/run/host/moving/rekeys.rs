@@ -12,6 +12,7 @@ use super::super::crossing::{MoveContext, sum};
 use super::super::parked::{Parked, SideBySide};
 use super::to_kernel::{self, ToKernel};
 use super::to_user::{self, ToUser};
+use crate::failure::Failure;
 use crate::plane::{Mover, carry_out};
 use dataplane::Totals;
 use ipsec::database::Snapshot;
@@ -24,7 +25,7 @@ impl Host {
         &mut self,
         to_kernel: bool,
         context: MoveContext<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let snapshot = Arc::clone(&context.snapshot);
         let parked = if to_kernel {
             let mut mover = ToKernel::new(self, context);
@@ -79,7 +80,7 @@ impl Host {
     }
 
     /// The last steps, once no association is left behind. On an error both planes carry as before.
-    pub(in crate::run) fn end_move(&mut self, context: MoveContext<'_>) -> Result<(), String> {
+    pub(in crate::run) fn end_move(&mut self, context: MoveContext<'_>) -> Result<(), Failure> {
         let Some(side) = self.side.take() else {
             return Ok(());
         };

@@ -12,11 +12,12 @@ mod arriving;
 mod in_udp;
 
 use super::super::Host;
-use super::super::crossing::{MoveContext, sum, text};
+use super::super::crossing::{MoveContext, sum};
 use super::super::kernel_plane::KernelPlane;
 use super::super::parked::Parked;
 use super::paces::Paces;
 use super::shared_bundle::{SharedBundle, has_numbers};
+use crate::failure::Failure;
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
@@ -162,15 +163,15 @@ impl<'a> ToKernel<'a> {
         }
     }
 
-    fn databases(&mut self) -> Result<&mut KernelDatabases, String> {
+    fn databases(&mut self) -> Result<&mut KernelDatabases, Failure> {
         let kernel = self.kernel.as_mut();
-        let kernel = kernel.ok_or("not connected to the kernel's IPsec")?;
+        let kernel = kernel.ok_or_else(|| Failure::new("not connected to the kernel's IPsec"))?;
         Ok(&mut kernel.databases)
     }
 
-    fn connect(&mut self) -> Result<(), String> {
-        let mut kernel = KernelPlane::open(self.host.installed.site()).map_err(text)?;
-        kernel.databases.begin(&self.host.local).map_err(text)?;
+    fn connect(&mut self) -> Result<(), Failure> {
+        let mut kernel = KernelPlane::open(self.host.installed.site())?;
+        kernel.databases.begin(&self.host.local)?;
         kernel.databases.part(self.host.parting.clone());
         self.kernel = Some(kernel);
         self.paces.wait();
@@ -196,12 +197,12 @@ impl<'a> ToKernel<'a> {
     }
 
     /// The kernel seals nothing by them before its policies are there.
-    fn outbound(&mut self) -> Result<(), String> {
+    fn outbound(&mut self) -> Result<(), Failure> {
         let outbound = self.carried(false);
         self.host.same_keys.watch(&outbound);
         for sa in outbound {
             let start = sa.state.saved();
-            self.databases()?.add_from(&sa, start).map_err(text)?;
+            self.databases()?.add_from(&sa, start)?;
         }
         Ok(())
     }
@@ -209,12 +210,12 @@ impl<'a> ToKernel<'a> {
     /// From the first policy on the kernel seals the packets that it names, behind a limit up to which the user plane
     /// has the sequence numbers. New packets wait in the TUN device meanwhile, so that the user plane seals none that
     /// leaves behind the kernel's.
-    fn leaving(&mut self) -> Result<(), String> {
+    fn leaving(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let until = Instant::now() + MAX_QUIET_TIME;
         let mut held = self.share_numbers(until)?;
         // The fewer calls there are between the last look into the TUN device and the policies, the better.
-        while held.is_some() && self.host.has_waiting(Direction::Out).map_err(text)? {
+        while held.is_some() && self.host.has_waiting(Direction::Out)? {
             for sa in self.carried(false) {
                 sa.state.own_all_numbers();
             }
@@ -225,52 +226,52 @@ impl<'a> ToKernel<'a> {
         let until = Instant::now() + MAX_TIME_BETWEEN_POLICIES;
         for policy in policies {
             // What came to the TUN device while the policy before this one was added is sealed at once.
-            if held.is_some() && self.host.has_waiting(Direction::Out).map_err(text)? {
+            if held.is_some() && self.host.has_waiting(Direction::Out)? {
                 drop(held);
                 let left = until.saturating_duration_since(Instant::now());
-                held = self.host.quiet(Direction::Out, left).map_err(text)?;
+                held = self.host.quiet(Direction::Out, left)?;
             }
-            self.databases()?.put_policy(&policy).map_err(text)?;
+            self.databases()?.put_policy(&policy)?;
         }
         drop(held);
         // What came after the last look is sealed before this thread does more work.
-        self.host.drain().map_err(text)?;
-        self.host.same_keys.look_from_now().map_err(text)?;
+        self.host.drain()?;
+        self.host.same_keys.capture_from_now()?;
         let both = Planes::Both { kernel_opens: true };
-        self.host.cross(&snapshot, both, true).map_err(text)
+        self.host.cross(&snapshot, both, true).map_err(Failure::new)
     }
 
     /// The user plane has the sequence numbers of outbound associations up to a limit, from a quiet moment on if there
     /// is one.
-    fn share_numbers(&mut self, until: Instant) -> Result<Option<Held>, String> {
+    fn share_numbers(&mut self, until: Instant) -> Result<Option<Held>, Failure> {
         let left = until.saturating_duration_since(Instant::now());
-        let held = self.host.quiet(Direction::Out, left).map_err(text)?;
+        let held = self.host.quiet(Direction::Out, left)?;
         let mut limits = HashMap::new();
         for sa in self.carried(false).iter().filter(|sa| has_numbers(sa)) {
             let more = self.paces.numbers_to_send(sa);
             let limit = sa.state.share_sending(&sa.config, more);
-            self.databases()?.set_sent(sa, limit).map_err(text)?;
+            self.databases()?.set_sent(sa, limit)?;
             self.host.same_keys.begin_behind(&sa.config.id, limit);
             limits.insert(sa.config.id, limit);
         }
         if !limits.is_empty() {
-            self.databases()?.check_sent(&limits).map_err(text)?;
+            self.databases()?.check_sent(&limits)?;
         }
         Ok(held)
     }
 
-    fn arriving(&mut self, is_optional: bool) -> Result<(), String> {
+    fn arriving(&mut self, is_optional: bool) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let databases = self.databases()?;
         databases
             .put_policies(&snapshot, &ARRIVING, is_optional)
-            .map_err(text)
+            .map_err(Failure::new)
     }
 
     /// Nothing of this can fail: what could has been done before.
-    fn stop(&mut self) -> Result<(), String> {
+    fn stop(&mut self) -> Result<(), Failure> {
         let (Some(mut kernel), Some(sockets)) = (self.kernel.take(), self.sockets.take()) else {
-            return Err("not connected to the kernel's IPsec".to_owned());
+            return Err(Failure::new("not connected to the kernel's IPsec"));
         };
         let host = &mut *self.host;
         let last = host.engine.take().map(DataPlane::stop);
@@ -292,15 +293,18 @@ impl<'a> ToKernel<'a> {
 impl Mover for ToKernel<'_> {
     type Step = Step;
 
-    fn take(&mut self, step: Step) -> Result<(), String> {
+    fn take(&mut self, step: Step) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let both = Planes::Both { kernel_opens: true };
         match step {
             Step::Connect => self.connect(),
-            Step::Barriers => self.host.cross(&snapshot, both, false).map_err(text),
+            Step::Barriers => self
+                .host
+                .cross(&snapshot, both, false)
+                .map_err(Failure::new),
             Step::Outbound => self.outbound(),
             Step::Leaving => self.leaving(),
-            Step::Drain => self.host.drain().map_err(text),
+            Step::Drain => self.host.drain().map_err(Failure::new),
             Step::Arriving => self.arriving(true),
             Step::Inbound => self.inbound(),
             Step::Sockets => self.sockets(),
@@ -309,14 +313,16 @@ impl Mover for ToKernel<'_> {
             Step::OnePort => self.join_sockets(),
             Step::Closed => {
                 let planes = Planes::Kernel;
-                self.host.cross(&snapshot, planes, true).map_err(text)
+                self.host
+                    .cross(&snapshot, planes, true)
+                    .map_err(Failure::new)
             }
-            Step::Counters => self.databases()?.begin_counting().map_err(text),
+            Step::Counters => self.databases()?.begin_counting().map_err(Failure::new),
             Step::Stop => self.stop(),
         }
     }
 
-    fn undo(&mut self, step: Step) -> Result<(), String> {
+    fn undo(&mut self, step: Step) -> Result<(), Failure> {
         self.host.part(None);
         if let Some(kernel) = &mut self.kernel {
             kernel.databases.part(None);
@@ -330,34 +336,38 @@ impl Mover for ToKernel<'_> {
             }
             Step::Barriers => {
                 let planes = Planes::User;
-                self.host.cross(&snapshot, planes, false).map_err(text)
+                self.host
+                    .cross(&snapshot, planes, false)
+                    .map_err(Failure::new)
             }
             Step::Outbound => {
                 let withdrawn = self.databases()?.withdraw(false, &snapshot);
                 self.own_what_the_kernel_has_not(false);
                 let outbound = self.carried(false);
                 self.host.same_keys.end(&outbound, &snapshot);
-                withdrawn.map_err(text)
+                withdrawn.map_err(Failure::new)
             }
             Step::Leaving => {
-                self.host.cross(&snapshot, both, false).map_err(text)?;
+                self.host.cross(&snapshot, both, false)?;
                 let databases = self.databases()?;
-                databases.remove_policies(&[Direction::Out]).map_err(text)
+                databases
+                    .remove_policies(&[Direction::Out])
+                    .map_err(Failure::new)
             }
             Step::Arriving => {
                 let databases = self.databases()?;
-                databases.remove_policies(&ARRIVING).map_err(text)
+                databases.remove_policies(&ARRIVING).map_err(Failure::new)
             }
             Step::Inbound => {
                 let withdrawn = self.databases()?.withdraw(true, &snapshot);
                 self.own_what_the_kernel_has_not(true);
                 let rings = self.host.put_rings(&snapshot);
-                withdrawn.and(rings).map_err(text)
+                withdrawn.and(rings).map_err(Failure::new)
             }
             Step::Sockets => self.take_back_sockets(),
             Step::OnePort => self.part_sockets(),
             Step::Required => self.arriving(true),
-            Step::Closed => self.host.cross(&snapshot, both, true).map_err(text),
+            Step::Closed => self.host.cross(&snapshot, both, true).map_err(Failure::new),
             Step::Drain | Step::Shared | Step::Counters | Step::Stop => Ok(()),
         }
     }

@@ -10,9 +10,10 @@
 mod associations;
 
 use super::super::Host;
-use super::super::crossing::{MoveContext, text};
+use super::super::crossing::MoveContext;
 use super::super::kernel_plane::KernelPlane;
 use super::super::parked::Parked;
+use crate::failure::Failure;
 use crate::plane::{KernelDatabases, Mover};
 use crate::routes::plan::Planes;
 use crate::run::devices::Devices;
@@ -147,39 +148,39 @@ impl<'a> ToUser<'a> {
         parting.is_some_and(|parting| parting.left(&self.context.snapshot).next().is_some())
     }
 
-    fn databases(&mut self) -> Result<&mut KernelDatabases, String> {
+    fn databases(&mut self) -> Result<&mut KernelDatabases, Failure> {
         let kernel = self.host.kernel_plane.as_mut().or(self.kernel.as_mut());
-        let kernel = kernel.ok_or("not connected to the kernel's IPsec")?;
+        let kernel = kernel.ok_or_else(|| Failure::new("not connected to the kernel's IPsec"))?;
         Ok(&mut kernel.databases)
     }
 
-    fn device(&mut self) -> Result<(), String> {
+    fn device(&mut self) -> Result<(), Failure> {
         let host = &mut *self.host;
         let site = host.installed.site().clone();
         let (options, netlink) = (self.context.options, host.installed.netlink());
         let opened = Plaintext::open(&site, options, None, netlink, &host.warn);
-        self.plaintext = Some(opened.map_err(text)?);
+        self.plaintext = Some(opened?);
         host.devices = Devices::new(&site, false, !options.no_offloads, &host.warn);
         if self.context.snapshot.in_and_fwd_differ() {
             let (site, netlink) = host.installed.site_and_netlink();
             let opened = host.devices.open_direction_devices(site, netlink);
-            opened.map_err(text)?;
+            opened?;
         }
         Ok(())
     }
 
     /// From here on packets wait in the TUN device.
-    fn leaving(&mut self) -> Result<(), String> {
+    fn leaving(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let both = Planes::Both { kernel_opens: true };
-        self.host.cross(&snapshot, both, false).map_err(text)?;
+        self.host.cross(&snapshot, both, false)?;
         let databases = self.databases()?;
-        databases.remove_leading(&snapshot).map_err(text)
+        databases.remove_leading(&snapshot).map_err(Failure::new)
     }
 
     /// With `in` and `fwd` policies that need not be applied, what our threads have opened passes beside what the
     /// kernel opens.
-    fn policies(&mut self) -> Result<(), String> {
+    fn policies(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let shares = self.shares();
         let databases = self.databases()?;
@@ -188,86 +189,91 @@ impl<'a> ToUser<'a> {
         } else {
             databases.remove_policies(&ARRIVING)
         }
-        .map_err(text)
+        .map_err(Failure::new)
     }
 
     /// From here on our sockets hold a copy of each native packet that the kernel opens, and ESP in UDP but that of
     /// pairs that stay behind.
-    fn open_sockets(&mut self) -> Result<(), String> {
+    fn open_sockets(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let mut sockets = self.host.fresh_sockets(&self.context)?;
-        sockets.share_udp(&self.host.sockets).map_err(text)?;
-        let divided = Divided::open(&self.host.sockets, &snapshot).map_err(text)?;
+        sockets.share_udp(&self.host.sockets)?;
+        let divided = Divided::open(&self.host.sockets, &snapshot)?;
         sockets.is_divided = !divided.is_empty();
         let divided = self.divided.insert(divided);
-        divided.give_all(true).map_err(text)?;
-        self.host.sockets.give_esp(false).map_err(text)?;
+        divided.give_all(true)?;
+        self.host.sockets.give_esp(false)?;
         if let Some(parting) = &self.host.parting {
             let followed = divided.follow(parting, &snapshot, &self.host.local);
-            followed.map_err(text)?;
+            followed?;
         }
         let needs = sockets::needs(&snapshot, &self.host.local);
-        sockets.bind(&needs).map_err(text)?;
+        sockets.bind(&needs)?;
         let host = &mut *self.host;
         self.sockets = Some(std::mem::replace(&mut host.sockets, sockets));
-        host.put_rings(&snapshot).map_err(text)
+        host.put_rings(&snapshot).map_err(Failure::new)
     }
 
     /// All ESP in UDP is the kernel's.
-    fn give_back_esp(&mut self) -> Result<(), String> {
+    fn give_back_esp(&mut self) -> Result<(), Failure> {
         let sockets = &self.host.sockets;
         let Some(mut divided) = self.divided.take() else {
-            sockets.give_esp(true).map_err(text)?;
+            sockets.give_esp(true)?;
             sockets.leave_gro_to_the_kernel();
             return Ok(());
         };
-        divided.give_all(true).map_err(text)?;
-        sockets.give_esp(true).map_err(text)?;
+        divided.give_all(true)?;
+        sockets.give_esp(true)?;
         sockets.leave_gro_to_the_kernel();
-        divided.give_all(false).map_err(text)
+        divided.give_all(false).map_err(Failure::new)
     }
 
     /// The threads begin with what waits.
-    fn start(&mut self) -> Result<(), String> {
-        let plaintext = self.plaintext.take().ok_or("there is no TUN device")?;
+    fn start(&mut self) -> Result<(), Failure> {
+        let plaintext = self
+            .plaintext
+            .take()
+            .ok_or_else(|| Failure::new("there is no TUN device"))?;
         let host = &mut *self.host;
         self.kernel = host.kernel_plane.take();
         host.carried_before = self.carried;
         host.plaintext = plaintext;
         host.leave_to_the_kernel(&self.context.snapshot);
         let databases = host.databases.get().cloned();
-        let databases = databases.ok_or("there are no databases")?;
+        let databases = databases.ok_or_else(|| Failure::new("there are no databases"))?;
         let hook = Arc::clone(&self.context.hook);
-        host.start(databases, hook).map_err(text)?;
+        host.start(databases, hook)?;
         self.open_without_window()
     }
 
     /// Removes the kernel's remaining policies and associations, including those whose deletion was refused earlier.
-    fn rest(&mut self) -> Result<(), String> {
+    fn rest(&mut self) -> Result<(), Failure> {
         let databases = self.databases()?;
-        databases.remove_policies(&EVERY).map_err(text)?;
-        databases.remove_sas().map_err(text)
+        databases.remove_policies(&EVERY)?;
+        databases.remove_sas().map_err(Failure::new)
     }
 
     /// Once the kernel has none in UDP any more: what arrives may come coalesced again.
-    fn join_sockets(&mut self) -> Result<(), String> {
+    fn join_sockets(&mut self) -> Result<(), Failure> {
         let Some(divided) = &mut self.divided else {
             return Ok(());
         };
-        divided.give_all(false).map_err(text)?;
+        divided.give_all(false)?;
         let sockets = &mut self.host.sockets;
         sockets.is_divided = false;
-        sockets.coalesce_shared(divided, true).map_err(text)
+        sockets.coalesce_shared(divided, true).map_err(Failure::new)
     }
 
     /// Undoes that. Which plane gets which SPIs is said on the way back.
-    fn part_sockets(&mut self) -> Result<(), String> {
+    fn part_sockets(&mut self) -> Result<(), Failure> {
         let Some(divided) = self.divided.as_ref().filter(|divided| !divided.is_empty()) else {
             return Ok(());
         };
         let sockets = &mut self.host.sockets;
         sockets.is_divided = true;
-        sockets.coalesce_shared(divided, false).map_err(text)
+        sockets
+            .coalesce_shared(divided, false)
+            .map_err(Failure::new)
     }
 
     fn unstart(&mut self) {
@@ -283,12 +289,12 @@ impl<'a> ToUser<'a> {
 impl Mover for ToUser<'_> {
     type Step = Step;
 
-    fn take(&mut self, step: Step) -> Result<(), String> {
+    fn take(&mut self, step: Step) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let both = Planes::Both { kernel_opens: true };
         match step {
             Step::Device => self.device(),
-            Step::Barriers => self.host.cross(&snapshot, both, true).map_err(text),
+            Step::Barriers => self.host.cross(&snapshot, both, true).map_err(Failure::new),
             Step::Leaving => self.leaving(),
             Step::Outbound => self.outbound(),
             Step::Sockets => self.open_sockets(),
@@ -299,12 +305,14 @@ impl Mover for ToUser<'_> {
             Step::OnePort => self.join_sockets(),
             Step::Closed => {
                 let planes = Planes::User;
-                self.host.cross(&snapshot, planes, false).map_err(text)
+                self.host
+                    .cross(&snapshot, planes, false)
+                    .map_err(Failure::new)
             }
         }
     }
 
-    fn undo(&mut self, step: Step) -> Result<(), String> {
+    fn undo(&mut self, step: Step) -> Result<(), Failure> {
         self.host.part(None);
         if let Some(kernel) = &mut self.kernel {
             kernel.databases.part(None);
@@ -321,14 +329,14 @@ impl Mover for ToUser<'_> {
             }
             Step::Barriers => {
                 let planes = Planes::Kernel;
-                self.host.cross(&snapshot, planes, true).map_err(text)
+                self.host
+                    .cross(&snapshot, planes, true)
+                    .map_err(Failure::new)
             }
             Step::Leaving => {
                 let databases = self.databases()?;
-                databases
-                    .put_policies(&snapshot, &[Direction::Out], false)
-                    .map_err(text)?;
-                self.host.cross(&snapshot, both, true).map_err(text)
+                databases.put_policies(&snapshot, &[Direction::Out], false)?;
+                self.host.cross(&snapshot, both, true).map_err(Failure::new)
             }
             Step::Outbound | Step::Inbound => self.put_back_associations(),
             Step::Sockets => {
@@ -336,13 +344,13 @@ impl Mover for ToUser<'_> {
                     self.host.sockets = sockets;
                 }
                 self.give_back_esp()?;
-                self.host.end_ring_bypass().map_err(text)
+                self.host.end_ring_bypass().map_err(Failure::new)
             }
             Step::Policies => {
                 let databases = self.databases()?;
                 databases
                     .put_policies(&snapshot, &ARRIVING, false)
-                    .map_err(text)
+                    .map_err(Failure::new)
             }
             Step::Start => {
                 self.unstart();
@@ -351,7 +359,10 @@ impl Mover for ToUser<'_> {
             // What is missing of them is put again with the next change.
             Step::Rest => Ok(()),
             Step::OnePort => self.part_sockets(),
-            Step::Closed => self.host.cross(&snapshot, both, false).map_err(text),
+            Step::Closed => self
+                .host
+                .cross(&snapshot, both, false)
+                .map_err(Failure::new),
         }
     }
 }

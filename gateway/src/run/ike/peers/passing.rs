@@ -7,6 +7,7 @@
 use super::super::networks::Child;
 use super::super::selectors::pairs;
 use super::{Change, FIRST_REQID, Origin, Peers};
+use crate::failure::Failure;
 use crate::handover::{PassedChild, PassedCounters, PassedReqids};
 use ikev2::connection::{ChildLifetime, ChildMode};
 use ikev2::endpoint::{ChildId, ChildSa, Outbound};
@@ -69,7 +70,7 @@ impl Peers {
     }
 
     /// Takes over a pair of the gateway before. Its IKE SA has gone.
-    pub(crate) fn adopt(&mut self, passed: &PassedChild) -> Result<Change, String> {
+    pub(crate) fn adopt(&mut self, passed: &PassedChild) -> Result<Change, Failure> {
         let mut all = Vec::new();
         for (local, remote) in &passed.traffic {
             all.extend(pairs(&[*local], &[*remote])?);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::failure::Failure;
 use crate::handover::{PassedChild, PassedCounters, PassedReqids};
 use crate::plane::{Plane, Recorder};
 use crate::run::ike::brief_peers;
@@ -90,7 +91,7 @@ struct Host {
 }
 
 impl Host {
-    fn apply(&mut self, change: Result<Change, String>) {
+    fn apply(&mut self, change: Result<Change, Failure>) {
         let change = change.unwrap();
         self.plane.apply(&change.commands).unwrap();
         drop(self.peers.take_over(change));
@@ -322,9 +323,9 @@ fn two_peers_cannot_have_the_same_networks() {
     let mut host = Host::default();
     host.close(&connection("office"));
     let why = host.peers.close(&connection("branch"), None).err().unwrap();
-    assert!(why.contains("belongs to peer office"), "{why}");
+    assert!(why.to_string().contains("belongs to peer office"), "{why}");
     let why = host.peers.install(&child(1, "branch")).err().unwrap();
-    assert!(why.contains("belongs to peer office"), "{why}");
+    assert!(why.to_string().contains("belongs to peer office"), "{why}");
 }
 
 #[test]
@@ -396,7 +397,10 @@ fn a_summary_joins_what_ike_has_told_with_what_is_installed() {
     };
     let (state, why) = is(&host, &states, 0);
     assert_eq!(state, BriefState::Down);
-    assert!(why.contains("has not reported its state"), "{why}");
+    assert!(
+        why.to_string().contains("has not reported its state"),
+        "{why}"
+    );
     let told = |connection: &str, state| StateChange {
         connection: connection.to_owned(),
         state,

@@ -21,8 +21,8 @@ impl Gateway {
     /// A pair of which one association is not there, or differs, would carry nothing, or numbers that were used before.
     fn let_go_what_the_kernel_lacks(&mut self) {
         let mut lacking = Vec::new();
-        let looked = self.plane.kernel().look_at_what_is_left();
-        let unreadable = looked.err().map(|error| error.to_string());
+        let read = self.plane.kernel().read_leftovers();
+        let unreadable = read.err().map(|error| error.to_string());
         for (name, id) in self.adopted() {
             if let Some(why) = unreadable.clone().or_else(|| self.why_the_kernel_lacks(id)) {
                 (self.warnings.warn())(&format!(

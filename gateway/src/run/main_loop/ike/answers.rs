@@ -4,6 +4,7 @@
 use super::Gateway;
 use crate::control::{Answer, ClientId};
 use crate::events::What;
+use crate::failure::Failure;
 use crate::ike::message::ToIke;
 use crate::run::ike::{AwaitedOutcome, Waiting, story_text};
 use ikev2::endpoint::Story;
@@ -26,7 +27,9 @@ impl Gateway {
     /// The story of the last negotiation.
     pub(in crate::run::main_loop) fn ask_why(&mut self, client: ClientId, name: &str) {
         if let Err(why) = self.check_peer(name) {
-            return self.server.answer(client, &Answer::Refused(why));
+            return self
+                .server
+                .answer(client, &Answer::Refused(why.to_string()));
         }
         let Some(ike) = &mut self.ike else { return };
         let token = ike.token();
@@ -48,7 +51,9 @@ impl Gateway {
             return;
         };
         if let Err(why) = self.check_peer(name) {
-            return self.server.answer(client, &Answer::Refused(why));
+            return self
+                .server
+                .answer(client, &Answer::Refused(why.to_string()));
         }
         let Some(ike) = &mut self.ike else { return };
         let is_up = ike
@@ -66,7 +71,9 @@ impl Gateway {
         };
         if matches!(wanted, AwaitedOutcome::Rekey { .. }) && !is_up {
             let why = format!("peer {name} is not up: `esplanade up {name}` brings it up");
-            return self.server.answer(client, &Answer::Refused(why));
+            return self
+                .server
+                .answer(client, &Answer::Refused(why.to_string()));
         }
         ike.send(message);
         let at_once = match &wanted {
@@ -82,19 +89,18 @@ impl Gateway {
         }
     }
 
-    fn check_peer(&self, name: &str) -> Result<(), String> {
+    fn check_peer(&self, name: &str) -> Result<(), Failure> {
         let ike = self.ike.as_ref().filter(|ike| ike.is_used());
-        let ike = ike.ok_or(WITHOUT_PEERS)?;
+        let ike = ike.ok_or_else(|| Failure::new(WITHOUT_PEERS))?;
         let names = ike.configured.iter();
         let names: Vec<_> = names.map(|peer| &*peer.connection.name).collect();
         if !names.contains(&name) {
-            return Err(no_such_peer(name, &names));
+            return Err(Failure::new(no_such_peer(name, &names)));
         }
         if !ike.runs() {
-            return Err(ike
-                .status()
-                .trouble
-                .unwrap_or_else(|| "key exchange does not run".to_owned()));
+            let trouble = ike.status().trouble;
+            let why = trouble.as_deref().unwrap_or("key exchange does not run");
+            return Err(Failure::new(why));
         }
         Ok(())
     }
@@ -110,7 +116,7 @@ impl Gateway {
         }
     }
 
-    /// Those who wait and for whom `is_it` holds. They wait no longer.
+    /// Removes and returns the waiting clients for which `is_it` holds.
     pub(super) fn take_waiting(&mut self, is_it: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
         let Some(ike) = &mut self.ike else {
             return Vec::new();

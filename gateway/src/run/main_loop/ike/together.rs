@@ -7,6 +7,7 @@
 //! ```
 
 use super::super::Gateway;
+use crate::failure::Failure;
 use crate::handover::PassedChild;
 use crate::ike::message::ToIke;
 use crate::plane::Plane as _;
@@ -55,7 +56,7 @@ impl Gateway {
         &mut self,
         ike: &mut KeyExchange,
         together: Together,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let Together { commands, replaced } = together;
         if commands.is_empty() {
             return Ok(());
@@ -63,7 +64,7 @@ impl Gateway {
         let outcome = self.change_for_ike(|plane| plane.apply(&commands).map(drop));
         outcome.map_err(|refused| {
             ike.peers.take_back(replaced);
-            refused.reason.to_string()
+            Failure::new(refused.reason)
         })
     }
 
@@ -126,7 +127,7 @@ impl Gateway {
         &self,
         ike: &mut KeyExchange,
         asked: &Asked,
-        outcome: Result<(), String>,
+        outcome: Result<(), Failure>,
         orphans: Vec<ChildId>,
     ) -> Option<ToIke> {
         match asked {
@@ -138,6 +139,7 @@ impl Gateway {
                 if outcome.is_ok() && !orphans.is_empty() {
                     ike.retire(orphans, child);
                 }
+                let outcome = outcome.map_err(|why| why.to_string());
                 return Some(ToIke::Installed { child, outcome });
             }
             Asked::Adopt(passed) => match outcome {
@@ -193,7 +195,7 @@ fn change_of(
     ike: &mut KeyExchange,
     asked: &Asked,
     exists: impl Fn(&SaId) -> bool,
-) -> (Result<Option<Change>, String>, Vec<ChildId>) {
+) -> (Result<Option<Change>, Failure>, Vec<ChildId>) {
     let peers = &mut ike.peers;
     match asked {
         Asked::Install(child) => {

@@ -10,6 +10,7 @@ use super::super::Gateway;
 use super::super::answers::plane_name;
 use super::waiting::PlaneMove;
 use crate::control::{Answer, ClientId};
+use crate::failure::Failure;
 use crate::ike::message::ToIke;
 use crate::run::host::MoveContext;
 use ikev2::endpoint::ChildId;
@@ -47,9 +48,11 @@ impl Gateway {
     }
 
     /// Refuses what would meet a move half-way.
-    pub(in crate::run::main_loop) fn check_no_move(&mut self) -> Result<(), String> {
+    pub(in crate::run::main_loop) fn check_no_move(&mut self) -> Result<(), Failure> {
         match self.moving_text() {
-            Some(text) => Err(format!("{text}: wait for its end (`esplanade plane`)")),
+            Some(text) => Err(Failure::new(format!(
+                "{text}: wait for its end (`esplanade plane`)"
+            ))),
             None => Ok(()),
         }
     }
@@ -100,7 +103,7 @@ impl Gateway {
             hook: self.hook(),
         };
         if let Err(why) = self.plane.kernel().end_move(context) {
-            return self.go_back(why);
+            return self.go_back(why.to_string());
         }
         if let Some(moving) = self.plane_move.take() {
             self.has_arrived(to_kernel);

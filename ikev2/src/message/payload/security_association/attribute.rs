@@ -80,8 +80,8 @@ impl<'a> Attributes<'a> {
 impl<'a> OtherAttributes<'a> {
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = Attribute<'a>> {
-        let place = super::super::super::Place::Header;
-        let mut rest = Reader::new(self.0, 0, place);
+        let location = super::super::super::Location::Header;
+        let mut rest = Reader::new(self.0, 0, location);
         std::iter::from_fn(move || Attribute::parse(&mut rest).ok())
     }
 }

@@ -44,7 +44,7 @@ fn of_datagrams_those_count_that_arrived() {
     );
     assert_eq!(
         carried.retransmits, None,
-        "-1 says that nobody counts them: {carried:?}"
+        "-1 means that they are not counted: {carried:?}"
     );
     let figures = carried.figures;
     assert_eq!(figures["sent_bps"], 266_856_448.0 * 8.0);
@@ -78,12 +78,12 @@ fn too_few_questions_have_no_percentile() {
 #[test]
 fn a_failure_is_reported_in_netperfs_own_words() {
     let why = |told| read(told).unwrap_err();
-    let nobody = why(include_str!("../outputs/no-netserver-2.7.0.txt"));
+    let no_server = why(include_str!("../outputs/no-netserver-2.7.0.txt"));
     assert!(
-        nobody.starts_with(
+        no_server.starts_with(
             "establish control: are you sure there is a netserver listening on 10.77.0.2 at port 5304?; "
         ),
-        "{nobody}"
+        "{no_server}"
     );
     let long = why(include_str!("../outputs/too-long-2.7.0.txt"));
     assert_eq!(

@@ -72,7 +72,7 @@ impl Connection {
         })
     }
 
-    /// The conversation with the shell, up to the first word of the agent.
+    /// The dialogue with the shell, up to the first word of the agent.
     fn arrive(&mut self, uploads: &Uploads) -> Result<(), Fault> {
         let mut found = Vec::new();
         let here = loop {

@@ -11,7 +11,7 @@
 
 use super::super::shared_bundle::{SharedBundle, SharedSa, all_have_windows, has_numbers};
 use super::ToKernel;
-use crate::run::host::crossing::text;
+use crate::failure::Failure;
 use ipsec::policy::Direction;
 use ipsec::sa::{Sa, SavedCounters};
 use std::collections::HashSet;
@@ -33,8 +33,8 @@ const MAX_DELIVERY_TIME: Duration = Duration::from_millis(100);
 
 impl ToKernel<'_> {
     /// The kernel gets a copy of each packet, and opens those that are its own.
-    pub(super) fn inbound(&mut self) -> Result<(), String> {
-        self.host.end_ring_bypass().map_err(text)?;
+    pub(super) fn inbound(&mut self) -> Result<(), Failure> {
+        self.host.end_ring_bypass()?;
         let until = Instant::now() + MAX_EXACT_TIME;
         let held_until = until + MAX_DELIVERY_TIME;
         for bundle in self.arriving_bundles() {
@@ -67,7 +67,7 @@ impl ToKernel<'_> {
         bundle: &[Arc<Sa>],
         is_in_udp: bool,
         edge: impl Fn(&Sa) -> u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let edge = |sa: &Arc<Sa>| if has_numbers(sa) { edge(sa) } else { 0 };
         let shared: Vec<_> = bundle.iter().map(|sa| SharedSa::of(sa, edge(sa))).collect();
         for SharedSa { sa, edge, .. } in shared.iter().rev() {
@@ -82,11 +82,11 @@ impl ToKernel<'_> {
         &mut self,
         bundle: &[Arc<Sa>],
         until: Instant,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Failure> {
         let mut pause = 1;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let Some(held) = self.host.quiet(Direction::In, left).map_err(text)? else {
+            let Some(held) = self.host.quiet(Direction::In, left)? else {
                 return Ok(false);
             };
             for sa in bundle.iter().rev() {
@@ -94,7 +94,7 @@ impl ToKernel<'_> {
                 self.give_opening(sa, last)?;
             }
             // Without a window copies cannot be told from what the kernel has opened.
-            if !all_have_windows(bundle) || !self.host.has_waiting(Direction::In).map_err(text)? {
+            if !all_have_windows(bundle) || !self.host.has_waiting(Direction::In)? {
                 return Ok(true);
             }
             // What waits came before the kernel was ready, or is a copy: the last windows tell.
@@ -111,9 +111,9 @@ impl ToKernel<'_> {
         &mut self,
         bundle: &[Arc<Sa>],
         held_until: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let left = held_until.saturating_duration_since(Instant::now());
-        let held = self.host.quiet(Direction::In, left).map_err(text)?;
+        let held = self.host.quiet(Direction::In, left)?;
         // Without a window the kernel cannot leave numbers to us.
         let more = if all_have_windows(bundle) {
             bundle.iter().map(|sa| self.paces.numbers_to_open(sa)).max()
@@ -126,17 +126,19 @@ impl ToKernel<'_> {
         Ok(())
     }
 
-    pub(super) fn give_opening(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<(), String> {
+    pub(super) fn give_opening(&mut self, sa: &Arc<Sa>, edge: u64) -> Result<(), Failure> {
         let start = SavedCounters {
             edge,
             ..sa.state.saved()
         };
-        self.databases()?.give_opening(sa, start).map_err(text)
+        self.databases()?
+            .give_opening(sa, start)
+            .map_err(Failure::new)
     }
 
     /// Waits until the sequence numbers that the user plane opens have come. Associations for which they have not are
     /// taken back and handed over again where they are, so that the kernel forgets nothing that it has opened.
-    pub(super) fn shared(&mut self) -> Result<(), String> {
+    pub(super) fn shared(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
         let shared = std::mem::take(&mut self.shared);
         while began.elapsed() < MAX_SHARED_TIME && !shared.iter().all(SharedBundle::is_over) {
@@ -158,16 +160,16 @@ impl ToKernel<'_> {
     }
 
     /// The kernel opens nothing by these any more, and the user plane what the kernel has not opened.
-    fn take_back(&mut self, bundle: &[Arc<Sa>]) -> Result<(), String> {
+    fn take_back(&mut self, bundle: &[Arc<Sa>]) -> Result<(), Failure> {
         bundle.iter().try_for_each(|sa| {
             let ended = self.databases()?.take_back_opening(sa);
-            ended.map_err(text)
+            ended.map_err(Failure::new)
         })
     }
 
     /// What our thread has read is delivered.
-    pub(super) fn delivered(&self) -> Result<(), String> {
+    pub(super) fn delivered(&self) -> Result<(), Failure> {
         let quiet = self.host.quiet(Direction::In, MAX_DELIVERY_TIME);
-        quiet.map(drop).map_err(text)
+        quiet.map(drop).map_err(Failure::new)
     }
 }

@@ -1,8 +1,8 @@
 //! The kernel's associations end one by one, and those of our own data plane go on behind their numbers.
 
 use super::ToUser;
+use crate::failure::Failure;
 use crate::plane::KernelDatabases;
-use crate::run::host::crossing::text;
 use ipsec::policy::Direction;
 use ipsec::sa::Sa;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ impl ToUser<'_> {
         sealing.map(|(sa, _)| sa).collect()
     }
 
-    pub(super) fn outbound(&mut self) -> Result<(), String> {
-        self.databases()?.end_sending().map_err(text)?;
+    pub(super) fn outbound(&mut self) -> Result<(), Failure> {
+        self.databases()?.end_sending()?;
         let (sealing, snapshot) = (self.sealing(), Arc::clone(&self.context.snapshot));
         self.host.same_keys.end(&sealing, &snapshot);
         Ok(())
     }
 
-    pub(super) fn inbound(&mut self) -> Result<(), String> {
+    pub(super) fn inbound(&mut self) -> Result<(), Failure> {
         let before = self.host.totals().inbound;
         let snapshot = Arc::clone(&self.context.snapshot);
-        self.databases()?.end_opening(&snapshot).map_err(text)?;
+        self.databases()?.end_opening(&snapshot)?;
         // What has come since for associations that had ended waits in our sockets: the kernel's drop is none.
         let mut carried = self.host.totals();
         let inbound = &mut carried.inbound;
@@ -42,19 +42,19 @@ impl ToUser<'_> {
 
     /// Without a replay window nothing tells copies of what the kernel has opened from what has come since: all that
     /// waits is dropped.
-    pub(super) fn open_without_window(&self) -> Result<(), String> {
+    pub(super) fn open_without_window(&self) -> Result<(), Failure> {
         let sas = self.context.snapshot.sas();
         let is_without = |sa: &&Arc<Sa>| sa.config.replay_window == 0 && !sa.config.is_negotiated;
         let mut sas = sas.filter(is_without).peekable();
         if sas.peek().is_some() {
             let quiet = self.host.quiet(Direction::In, MAX_COPIES_TIME);
             sas.for_each(|sa| sa.state.own_all_numbers());
-            quiet.map(drop).map_err(text)?;
+            quiet.map(drop)?;
         }
         Ok(())
     }
 
-    pub(super) fn put_back_associations(&mut self) -> Result<(), String> {
+    pub(super) fn put_back_associations(&mut self) -> Result<(), Failure> {
         let (snapshot, local) = (Arc::clone(&self.context.snapshot), self.host.local.clone());
         for sa in snapshot.sas() {
             sa.state.own_all_numbers();
@@ -64,7 +64,7 @@ impl ToUser<'_> {
         ended.retain(|sa| databases.sa(&sa.config.id).is_none());
         self.host.same_keys.watch(&ended);
         let put = self.databases()?.put(&snapshot, &local, Vec::new());
-        let watched = self.host.same_keys.look_from_now();
-        put.and(watched).map_err(text)
+        let watched = self.host.same_keys.capture_from_now();
+        put.and(watched).map_err(Failure::new)
     }
 }

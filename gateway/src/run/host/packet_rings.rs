@@ -1,4 +1,4 @@
-//! Packet rings for native ESP.
+//! Packet rings for native ESP, and the rules by which what they receive bypasses the kernel's IP layer.
 
 use super::super::native;
 use super::Host;

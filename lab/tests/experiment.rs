@@ -1,9 +1,9 @@
 //! A whole run of an experiment (plan, testbed, check, load, meters, record, report) with fakes: in milliseconds and
 //! without root. It tests the decisions of the lab, not a network.
 
-#[path = "road/fake.rs"]
+#[path = "experiment/fake.rs"]
 mod fake;
-#[path = "road/soaker.rs"]
+#[path = "experiment/soaker.rs"]
 mod soaker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,10 @@ fn said(records: &[Record]) -> String {
 }
 
 fn records_file(name: &str) -> PathBuf {
-    let file = std::env::temp_dir().join(format!("lab-road-{}-{name}.jsonl", std::process::id()));
+    let file = std::env::temp_dir().join(format!(
+        "lab-experiment-{}-{name}.jsonl",
+        std::process::id()
+    ));
     let _ = fs::remove_file(&file);
     file
 }
@@ -125,8 +128,8 @@ fn run_under(
     let cases: Vec<Case> = behaviours.iter().map(case).collect();
     let mut listener = Listener::default();
     let experiment = Experiment {
-        study: "road".into(),
-        title: "The whole road".into(),
+        study: "experiment".into(),
+        title: "A whole experiment".into(),
         reference: cases[0].contender.id().into(),
         rounds,
         seed: 11,
@@ -175,7 +178,7 @@ fn a_right_contender_is_checked_warmed_loaded_measured_and_taken_down() {
         assert_eq!(record.figures["goodput_bps"], 1e8);
         assert_eq!(record.figures["ideal_ratio"], 0.5);
         assert_eq!(record.factors["mtu"], "1500");
-        assert!(record.factors.contains_key("manner"));
+        assert!(record.factors.contains_key("behaviour"));
         assert_eq!(readings["drops.replayed"], 2.0);
         assert_eq!(readings["left.if.wan.rx_packets"], 1.0);
         assert_eq!(readings["softnet.processed_count"], 1.0);

@@ -207,7 +207,7 @@ struct FakeSoaker {
 }
 
 impl FakeSoaker {
-    /// Whether the load ran, and beside whom.
+    /// The contender that the load ran beside, if it ran.
     fn after(&self) -> Option<Behaviour> {
         let wire = self.wire.borrow();
         wire.behaviour.filter(|_| wire.loads() > self.loads)
@@ -302,7 +302,7 @@ impl Datagrams for FakeSocket {
     }
 }
 
-/// A contender of a certain manner.
+/// A contender with a given behaviour.
 pub struct FakeContender {
     pub behaviour: Behaviour,
     pub id: String,
@@ -320,7 +320,7 @@ impl Contender for FakeContender {
     }
 
     fn factors(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([("manner".into(), format!("{:?}", self.behaviour))])
+        BTreeMap::from([("behaviour".into(), format!("{:?}", self.behaviour))])
     }
 
     fn protection(&self) -> Protection {
