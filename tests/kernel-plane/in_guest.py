@@ -11,11 +11,12 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 # This folder's modules go first.
-sys.path[:0] = [HERE, os.path.join(TESTS, "end-to-end"), TESTS]
+sys.path[:0] = [HERE, os.path.join(TESTS, "end-to-end"), os.path.join(TESTS, "ikev2", "charon"), TESTS]
 
 # The last of them takes modules out of the kernel.
 MODULES = ["readme_tunnel", "shapes", "listed", "closed", "refusing", "ends", "keyed", "restarting", "devices",
-           "changes", "samples", "moving", "moving_ike", "extensions", "choice"]
+           "changes", "samples", "moving", "moving_ike", "full_load", "behind_nat", "migrated", "with_charon",
+           "extensions", "choice"]
 
 
 # What each commit is judged by. Of the other cases of a choice every second commit has one half, by its hash.
