@@ -125,7 +125,7 @@ def others_filters_are_left_alone():
         left.ask("down")
         after = sites.left.sh(TC)
         expect(after == before, f"before:\n{before}\nafter:\n{after}")
-        # Of the places that were ours, one has another program's filter now, and stays with it.
+        # A qdisc clsact that the gateway added stays where another program has put a filter into it.
         left.start().ready()
         sites.left.sh(f"tc filter add dev lan ingress pref 1 {NEUTRAL}")
         left.ask("down")

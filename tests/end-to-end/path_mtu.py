@@ -114,8 +114,8 @@ def only_who_has_seen_our_packets_lowers_the_mtu(outer):
 
 
 def a_forged_one_changes_no_route(outer, udp):
-    """The kernel caches what any host claims of a path to our peer. The MTU of a route of ours comes from what is
-    configured, and from what quotes a packet of an association."""
+    """The kernel caches every ICMP error about the path to the peer. The gateway's routes have an MTU from the
+    configuration, and from ICMP errors that quote a packet of an association."""
     def test():
         with Sites("pm") as sites:
             left, _ = sites.start_both(outer=outer, udp=udp)
