@@ -36,10 +36,15 @@ def armed(left, unit, what):
 
 def started(left):
     left.start()
+    printed(left, "ready:")
+
+
+def printed(left, words):
+    """Waits until the gateway has printed these words."""
     deadline = time.monotonic() + START_SECONDS
-    while "ready:" not in left.words():
+    while words not in left.words():
         expect(left.process.poll() is None, f"exit status {left.process.returncode}:\n{left.words()}")
-        expect(time.monotonic() < deadline, f"not ready after {START_SECONDS} s:\n{left.words()}")
+        expect(time.monotonic() < deadline, f"{words} not printed after {START_SECONDS} s:\n{left.words()}")
         time.sleep(0.05)
 
 
@@ -82,7 +87,9 @@ def keyed_by_ike():
         left = gateway_of(sites, Keyed, config("left"), unit)
         armed(left, f"{UNITS}/esplanade-config-arm@.service", f"--config {left.setkey}")
         started(left)
+        # The side that answers is up first: until its answer is there, the other one has nothing to send by.
         right.wait("up")
+        printed(left, "child SA site is up")
         expect(sites.ping() == 3, f"no ping through the tunnel:\n{left.words()}")
         ask(left, "rekey", "site")
         time.sleep(1)
