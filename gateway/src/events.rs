@@ -89,6 +89,9 @@ pub(crate) enum What {
         to: String,
         /// How many associations went over.
         associations: u64,
+        /// The longest time that packets have waited in the TUN device, in microseconds: on the way to the user plane.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        longest_wait_us: Option<u64>,
     },
     /// A rekey has made a step with a peer, or cannot make it.
     Rekey {
@@ -341,6 +344,7 @@ impl fmt::Display for What {
                 from,
                 to,
                 associations,
+                ..
             } => write!(
                 f,
                 "moved from the {from} plane to the {to} plane, with {associations} associations"

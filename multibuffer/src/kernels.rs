@@ -9,6 +9,7 @@ pub(crate) mod aws_lc;
 pub(crate) mod bitslice;
 pub(crate) mod nonce;
 pub(crate) mod scalar;
+pub(crate) mod word_sum;
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;

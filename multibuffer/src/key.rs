@@ -209,9 +209,15 @@ impl Key {
     }
 
     /// Whether kernels copy keys to the stack: into their lanes, or because there are too few registers. Those of
-    /// AES-GCM read every round key in place.
+    /// AES-GCM read every round key in place, and NULL without integrity has no key.
     pub(crate) fn leaves_copies(&self) -> bool {
-        !matches!(&self.transform, Transform::Aead(key) if key.uses_own_gcm_only())
+        match &self.transform {
+            Transform::Aead(key) => !key.uses_own_gcm_only(),
+            Transform::Ccm(_) | Transform::Gmac(_) => true,
+            Transform::EncryptThenMac { .. } => {
+                (self.cipher, self.integrity) != (Cipher::Null, Integrity::None)
+            }
+        }
     }
 
     /// Whether the libraries alone compute with this key, packet by packet.

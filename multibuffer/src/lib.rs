@@ -16,6 +16,9 @@
 //! `aad ++ iv ++ ciphertext ++ aad_tail` (RFC 4303 3.3.2.2; the tail is the high half of an extended sequence
 //! number, RFC 4303 2.2.1).
 //!
+//! Besides ciphers there is one function over a byte range without a key: [`word_sum`], from which the Internet
+//! checksum is folded.
+//!
 //! Which kernels run is decided once per process, by what the processor has. The environment variable
 //! `MULTIBUFFER_WITHOUT` takes some out of service: names with commas between, of `aesni`, `vaes`, `clmul`, `vclmul`,
 //! `avx2`, `sha`, `avx512`, `ifma` and `bitslice`, or `all`, which leaves everything to the libraries.
@@ -102,6 +105,16 @@ pub fn without_stack_copies<R>(make: impl FnOnce() -> R) -> R {
     let made = zeroing::in_own_frame(make);
     zeroing::zero_stack();
     made
+}
+
+/// A sum of a piece's words, in the machine's order and not folded. Folded to 16 bits by adding the carries back it is
+/// the sum of the 16-bit words (RFC 1071), a last odd byte padded with zero.
+///
+/// MEASURED: 1448 bytes in 30 ns by AVX2, 66 ns in integers; 20 bytes in 4 to 8 ns (two processors of a Xeon at
+/// 3.4 GHz, both busy).
+#[inline]
+pub fn word_sum(piece: &[u8]) -> u64 {
+    kernels::word_sum::word_sum(piece)
 }
 
 /// Computes the ICV of every job and compares it, in constant time, with the one received; the outcome is each job's

@@ -5,13 +5,14 @@ import struct
 import time
 
 from keyed import start_both
+from layers import CBC
 from live_change import PORT, Stream
 from moving import IPV4, MOVES, move, simple
 from moving_ike import flows, moved_by_rekeys
 from network.expect import expect
 from network.timeout import slowed
 from network.wire import ESP, UDP
-from planes import PlaneSites, carried, drops, secret, seen_without_a_tunnel, words
+from planes import STAND_IN, PlaneSites, carried, drops, secret, seen_without_a_tunnel, words
 
 # Datagrams on the way, which no queue is too short for; without one that arrives for so long, they count as gone.
 WINDOW, STALLED_SECONDS = 64, slowed(0.05)
@@ -74,6 +75,38 @@ def at_full_load(how):
     return test
 
 
+def of_many_associations():
+    """How long packets wait on the way to the user plane, which is printed."""
+    if STAND_IN:
+        return None
+    waits = []
+    for count in (2, 100, 1000):
+        with PlaneSites("mf", left="user", right="user") as sites:
+            text, _, _ = simple()
+            left = sites.start("left", unused(count - 2) + text("left"))
+            sites.start("right", text("right"))
+            stream = Stream(sites)
+            move(left, "kernel")
+            micros = move(left, "user")["longest_wait_us"]
+            sent, lost, overtaken = stream.finish()
+            waits.append(f"{count}: {micros / 1000:.1f} ms, lost {lost} of {sent}, overtaken {overtaken}")
+    return "; ".join(waits)
+
+
+def unused(count):
+    """Associations and policies of addresses that no host uses."""
+    lines = []
+    for number in range(count // 2):
+        here, there = f"10.64.{number >> 8}.{number & 255}/32", f"10.65.{number >> 8}.{number & 255}/32"
+        for way, (source, destination) in enumerate((("192.0.2.1", "192.0.2.2"), ("192.0.2.2", "192.0.2.1"))):
+            inner = (here, there)[::1 - 2 * way]
+            lines.append(f"add {source} {destination} esp {0x10000 + 2 * number + way:#x} -m tunnel -u {number + 10} "
+                         f"{CBC.format(way + 1)};\n"
+                         f"spdadd {inner[0]} {inner[1]} any -P {('out', 'in')[way]} "
+                         f"ipsec esp/tunnel/{source}-{destination}/unique:{number + 10};")
+    return "\n".join(lines) + "\n"
+
+
 def goes_on(sites, streams, when):
     """Datagrams arrive that left just now."""
     due, deadline = [stream.sent for stream in streams], time.monotonic() + GOES_ON_LIMIT_SECONDS
@@ -97,5 +130,6 @@ CASES = {}
 LONG = {
     "moved ten times at full load, beside user": at_full_load(by_hand(simple())),
     "moved ten times at full load, ESP in UDP, beside user": at_full_load(by_hand(simple(udp=True))),
+    "moved with 2, 100 and 1000 associations": of_many_associations,
     "moved with keys of IKE four times at full load, beside user": at_full_load(by_ike()),
 }

@@ -46,6 +46,7 @@ use same_keys::SameKeys;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything outside the databases.
 pub(super) struct Host {
@@ -61,6 +62,8 @@ pub(super) struct Host {
     side: Option<SideBySide>,
     /// What was carried on the other plane before a move.
     carried_before: Totals,
+    /// How long packets have waited in the TUN device during the last move to our own data plane.
+    longest_wait: Option<Duration>,
     same_keys: SameKeys,
     plaintext: Plaintext,
     devices: Devices,
@@ -120,6 +123,7 @@ impl Host {
             parting: None,
             side: None,
             carried_before: Totals::default(),
+            longest_wait: None,
             same_keys: SameKeys::default(),
             plaintext,
             devices,
@@ -260,6 +264,11 @@ impl Host {
             }
         };
         crossing::sum(now, self.carried_before)
+    }
+
+    /// How long packets have waited at most in the TUN device, if the last move was to our own data plane.
+    pub(super) fn longest_wait(&self) -> Option<Duration> {
+        self.longest_wait
     }
 
     /// The name of a device with associations of its own.

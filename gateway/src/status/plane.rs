@@ -13,6 +13,10 @@ pub(crate) struct PlaneStatus {
     pub moved: bool,
     /// Associations that it carries.
     pub associations: u64,
+    /// The longest time that packets have waited in the TUN device during that move, in microseconds: on the way to the
+    /// user plane.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub longest_wait_us: Option<u64>,
 }
 
 impl PlaneStatus {
@@ -23,11 +27,16 @@ impl PlaneStatus {
             reason,
             moved,
             associations,
+            longest_wait_us,
         } = self;
-        if *moved {
-            format!("plane {plane}: {associations} associations moved\n")
-        } else {
-            format!("plane {plane}: {reason}\n")
+        if !*moved {
+            return format!("plane {plane}: {reason}\n");
         }
+        let waited = longest_wait_us.map(|micros| {
+            let millis = micros as f64 / 1e3;
+            format!("; packets waited {millis:.1} ms at most")
+        });
+        let waited = waited.unwrap_or_default();
+        format!("plane {plane}: {associations} associations moved{waited}\n")
     }
 }

@@ -38,6 +38,7 @@ impl Host {
         context: MoveContext<'_>,
     ) -> Result<(), Failure> {
         let before = self.carried_before;
+        self.longest_wait = None;
         let parting = Parting::at_the_beginning(to_kernel, &context.snapshot);
         let has_rekeys = parting.left(&context.snapshot).next().is_some();
         self.part(Some(Arc::new(parting)));

@@ -58,7 +58,13 @@ impl Gateway {
             reason: moving.unwrap_or_else(|| chosen.reason.clone()),
             moved,
             associations: self.snapshot().sas().count() as u64,
+            longest_wait_us: self.longest_wait_us().filter(|_| moved),
         })
+    }
+
+    fn longest_wait_us(&mut self) -> Option<u64> {
+        let waited = self.plane.kernel().longest_wait()?;
+        Some(u64::try_from(waited.as_micros()).unwrap_or(u64::MAX))
     }
 
     fn move_plane(&mut self, wish: MoveWish) -> Result<(), Failure> {
@@ -122,10 +128,12 @@ impl Gateway {
         // Devices, rings and sockets that only this plane has.
         self.refresh();
         let associations = self.snapshot().sas().count() as u64;
+        let longest_wait_us = self.longest_wait_us();
         self.report_event(What::PlaneMoved {
             from: from.to_owned(),
             to: to.to_owned(),
             associations,
+            longest_wait_us,
         });
         println!("esplanade: moved to the {to} plane, {associations} associations");
     }

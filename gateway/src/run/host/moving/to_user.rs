@@ -23,6 +23,7 @@ use dataplane::Totals;
 use ipsec::policy::Direction;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 const ARRIVING: [Direction; 2] = [Direction::In, Direction::Fwd];
 const EVERY: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
@@ -94,6 +95,8 @@ pub(super) struct ToUser<'a> {
     carried: Totals,
     /// What was carried on the other plane before this move.
     before: Totals,
+    /// Since when packets wait in the TUN device for our threads.
+    waiting_since: Option<Instant>,
 }
 
 impl<'a> ToUser<'a> {
@@ -107,6 +110,7 @@ impl<'a> ToUser<'a> {
             sockets: None,
             divided: None,
             carried: Totals::default(),
+            waiting_since: None,
         }
     }
 
@@ -139,6 +143,7 @@ impl<'a> ToUser<'a> {
             divided,
             carried: Totals::default(),
             before,
+            waiting_since: None,
         }
     }
 
@@ -173,6 +178,7 @@ impl<'a> ToUser<'a> {
     fn leaving(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let both = Planes::Both { kernel_opens: true };
+        self.waiting_since = Some(Instant::now());
         self.host.cross(&snapshot, both, false)?;
         let databases = self.databases()?;
         databases.remove_leading(&snapshot).map_err(Failure::new)
@@ -243,6 +249,7 @@ impl<'a> ToUser<'a> {
         let databases = databases.ok_or_else(|| Failure::new("there are no databases"))?;
         let hook = Arc::clone(&self.context.hook);
         host.start(databases, hook)?;
+        host.longest_wait = self.waiting_since.map(|since| since.elapsed());
         self.open_without_window()
     }
 
