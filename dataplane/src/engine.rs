@@ -21,7 +21,7 @@ use crate::path_mtu::PathMtus;
 use crate::pipeline::affinity::Placement;
 use crate::pipeline::event::Event;
 use crate::pipeline::governor::{self, Governor, LaneReport, PumpStep, ReportCell, Workers};
-use crate::pipeline::hold::{Held, Safepoint};
+use crate::pipeline::hold::{Held, Moment, Safepoint};
 use crate::pipeline::lane::Commit;
 use crate::pipeline::pump::{LaneConfig, Prepare, Pump};
 use crate::pipeline::wake;
@@ -227,11 +227,11 @@ impl DataPlane {
         [read(&self.report_cells[0]), read(&self.report_cells[1])]
     }
 
-    /// Holds the outbound or the inbound reading thread as soon as its source is empty and all that it has read has
-    /// left, and gives up after `limit`. Packets that arrive wait in the source's queue until the hold is dropped.
-    pub fn hold(&self, direction: Direction, limit: Duration) -> Option<Held> {
+    /// Holds the outbound or the inbound reading thread at a moment at which all that it has read has left, and gives up
+    /// after `limit`. Packets that arrive wait in the source's queue until the hold is dropped.
+    pub fn hold(&self, direction: Direction, moment: Moment, limit: Duration) -> Option<Held> {
         let place = usize::from(direction != Direction::Out);
-        self.safepoints[place].hold(limit, || self.wakers.wake())
+        self.safepoints[place].hold(moment, limit, || self.wakers.wake())
     }
 
     /// Stops reading, sends all batches in flight, and returns the final counts.
@@ -344,15 +344,15 @@ impl Reader {
         let mut governor = Governor::of_this_thread(self.workers, threads, report_cell);
         let (mut poll_until, mut in_a_row) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
-            let is_asked = self.safepoint.is_asked();
+            let asked = self.safepoint.asked();
             let wait = match self.idle {
-                _ if is_asked => Wait::Poll,
+                _ if asked.is_some() => Wait::Poll,
                 Idle::Sleep => Wait::AtMost(MAX_SLEEP),
                 Idle::Adaptive(_) if Instant::now() >= poll_until => Wait::AtMost(MAX_SLEEP),
                 Idle::Adaptive(_) | Idle::Busy => Wait::Poll,
             };
             let count = pump.step(wait)?;
-            if is_asked && count == 0 {
+            if asked.is_some_and(|moment| count == 0 || moment == Moment::BatchOver) {
                 pump.drain();
                 self.safepoint.stay();
                 continue;

@@ -24,7 +24,7 @@ pub(crate) use wish::PlaneWish;
 pub(crate) use xfrm::features::find_out;
 pub(crate) use xfrm::supported::{carries, enforces};
 pub(crate) use xfrm::{
-    Carried, KernelDatabases, KernelNotice, KernelNotices, Statistics, XfrmPlane,
+    Carried, KernelDatabases, KernelNotice, KernelNotices, LastStates, Statistics, XfrmPlane,
 };
 
 use ipsec::command::{Answer, Command, Refused};

@@ -1,22 +1,31 @@
-//! Holding a reading thread still: it stops where its source is empty and all that it has read is committed, and goes
-//! on when the hold ends. Packets that arrive meanwhile wait in the source's queue.
+//! Holding a reading thread still: it stops where all that it has read is committed, as soon as its source is empty or
+//! at once, and goes on when the hold ends. Packets that arrive meanwhile wait in the source's queue.
 //!
 //! ```text
 //!   another thread   hold ───────────────► held ─────────► drop
 //!   reading thread   reads until its source is empty, commits, stays ... goes on
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Where a reading thread can be held: its source is empty, and all that it has read is committed.
+/// Where a reading thread can be held: all that it has read is committed.
 #[derive(Default)]
 pub struct Safepoint {
-    /// Read for each batch, where the lock would cost too much.
-    is_asked: AtomicBool,
+    /// Read for each batch, where the lock would cost too much: 0, or a [`Moment`] and 1.
+    asked: AtomicU8,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// When a reading thread is to stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// As soon as its source is empty. A source that is never empty is not held.
+    SourceEmpty,
+    /// After the batch that it is reading.
+    BatchOver,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -32,15 +41,19 @@ enum State {
 pub struct Held(Arc<Safepoint>);
 
 impl Safepoint {
-    /// Asks the reading thread to stay, and waits until it does, at most for `limit`: a source that is never empty is
-    /// not held. `wake` ends the thread's sleep.
-    pub fn hold(self: &Arc<Self>, limit: Duration, wake: impl FnOnce()) -> Option<Held> {
+    /// Asks the reading thread to stay, and waits until it does, at most for `limit`. `wake` ends the thread's sleep.
+    pub fn hold(
+        self: &Arc<Self>,
+        moment: Moment,
+        limit: Duration,
+        wake: impl FnOnce(),
+    ) -> Option<Held> {
         let mut state = self.state();
         if *state != State::Runs {
             return None;
         }
         *state = State::Asked;
-        self.is_asked.store(true, Ordering::SeqCst);
+        self.asked.store(1 + moment as u8, Ordering::SeqCst);
         wake();
         let waiting = |state: &mut State| *state == State::Asked;
         let waited = self.changed.wait_timeout_while(state, limit, waiting);
@@ -52,9 +65,13 @@ impl Safepoint {
         None
     }
 
-    /// Whether the reading thread is to stay as soon as its source is empty.
-    pub fn is_asked(&self) -> bool {
-        self.is_asked.load(Ordering::Relaxed)
+    /// When the reading thread is to stay, if it is.
+    pub fn asked(&self) -> Option<Moment> {
+        match self.asked.load(Ordering::Relaxed) {
+            0 => None,
+            moment if moment == 1 + Moment::SourceEmpty as u8 => Some(Moment::SourceEmpty),
+            _ => Some(Moment::BatchOver),
+        }
     }
 
     /// The reading thread stays until the hold ends.
@@ -76,7 +93,7 @@ impl Safepoint {
     }
 
     fn go_on(&self, state: &mut State) {
-        self.is_asked.store(false, Ordering::SeqCst);
+        self.asked.store(0, Ordering::SeqCst);
         if *state != State::Ended {
             *state = State::Runs;
         }
@@ -109,7 +126,7 @@ mod tests {
         thread::spawn(move || {
             while *safepoint.state() != State::Ended {
                 *count.lock().unwrap() += 1;
-                if safepoint.is_asked() {
+                if safepoint.asked().is_some() {
                     safepoint.stay();
                 }
                 thread::yield_now();
@@ -122,7 +139,9 @@ mod tests {
         let (safepoint, count) = (Arc::<Safepoint>::default(), Arc::<Mutex<u64>>::default());
         let thread = counting(&safepoint, &count);
         for _ in 0..100 {
-            let held = safepoint.hold(MAX_HOLD_WAIT, || ()).unwrap();
+            let held = safepoint
+                .hold(Moment::SourceEmpty, MAX_HOLD_WAIT, || ())
+                .unwrap();
             let before = *count.lock().unwrap();
             thread::yield_now();
             assert_eq!(*count.lock().unwrap(), before);
@@ -138,19 +157,37 @@ mod tests {
     #[test]
     fn a_thread_that_never_finds_its_source_empty_is_not_held() {
         let safepoint = Arc::<Safepoint>::default();
-        assert!(safepoint.hold(Duration::from_millis(1), || ()).is_none());
-        assert!(!safepoint.is_asked());
+        let limit = Duration::from_millis(1);
+        let held = safepoint.hold(Moment::SourceEmpty, limit, || ());
+        assert!(held.is_none());
+        assert_eq!(safepoint.asked(), None);
         safepoint.stay();
+    }
+
+    #[test]
+    fn the_thread_learns_at_which_moment_it_is_to_stay() {
+        for moment in [Moment::SourceEmpty, Moment::BatchOver] {
+            let safepoint = Arc::<Safepoint>::default();
+            let mut seen = None;
+            safepoint.hold(moment, Duration::ZERO, || seen = safepoint.asked());
+            assert_eq!(seen, Some(moment));
+        }
     }
 
     #[test]
     fn the_end_of_a_thread_ends_the_wait_for_it_and_its_stay() {
         let (safepoint, count) = (Arc::<Safepoint>::default(), Arc::<Mutex<u64>>::default());
         let thread = counting(&safepoint, &count);
-        let held = safepoint.hold(MAX_HOLD_WAIT, || ()).unwrap();
+        let held = safepoint
+            .hold(Moment::SourceEmpty, MAX_HOLD_WAIT, || ())
+            .unwrap();
         safepoint.end();
         thread.join().unwrap();
         drop(held);
-        assert!(safepoint.hold(MAX_HOLD_WAIT, || ()).is_none());
+        assert!(
+            safepoint
+                .hold(Moment::SourceEmpty, MAX_HOLD_WAIT, || ())
+                .is_none()
+        );
     }
 }

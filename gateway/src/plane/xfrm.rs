@@ -28,6 +28,7 @@ pub(crate) mod supported;
 mod zeroizing;
 
 pub(crate) use databases::{Carried, KernelDatabases};
+pub(crate) use last_states::LastStates;
 pub(crate) use notifications::{KernelNotice, KernelNotices};
 pub(crate) use statistics::Statistics;
 

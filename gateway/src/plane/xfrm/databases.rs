@@ -12,6 +12,7 @@
 mod by_device;
 mod compare;
 mod counters;
+mod ending;
 mod errors;
 mod listed;
 mod moving;

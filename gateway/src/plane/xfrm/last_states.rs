@@ -20,7 +20,7 @@ const GROUP: u32 = 3;
 const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
 /// The socket that receives them.
-pub(super) struct LastStates {
+pub(crate) struct LastStates {
     socket: Socket,
     /// They contain keys.
     room: Zeroizing<Vec<u8>>,
@@ -28,7 +28,7 @@ pub(super) struct LastStates {
 
 impl LastStates {
     /// Deletions from now on are noticed.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             socket: listen(NETLINK_XFRM, &[GROUP])?,
             room: Zeroizing::new(vec![0; MAX_MESSAGE_BYTES]),

@@ -37,8 +37,8 @@ impl Host {
         to_kernel: bool,
         context: MoveContext<'_>,
     ) -> Result<(), Failure> {
-        let before = self.carried_before;
         self.longest_wait = None;
+        let snapshot = Arc::clone(&context.snapshot);
         let parting = Parting::at_the_beginning(to_kernel, &context.snapshot);
         let has_rekeys = parting.left(&context.snapshot).next().is_some();
         self.part(Some(Arc::new(parting)));
@@ -50,11 +50,9 @@ impl Host {
             run(to_user::ToUser::new(self, context), &to_user::STEPS)
         };
         if outcome.is_err() || !has_rekeys {
-            self.crossing = None;
-            self.part(None);
+            self.leave_the_crossing(&snapshot);
         }
         if outcome.is_err() {
-            self.carried_before = before;
             // Should something of the move be left in the kernel, it goes with the next change.
             self.has_cleared_kernel = false;
         }
@@ -67,6 +65,17 @@ impl Host {
             Some(crossing) => (crossing.planes, crossing.leads_by_kernel),
             None if self.is_by_kernel() => (Planes::Kernel, true),
             None => (Planes::User, false),
+        }
+    }
+
+    /// One plane carries everything.
+    fn leave_the_crossing(&mut self, snapshot: &Snapshot) {
+        self.crossing = None;
+        self.part(None);
+        if !self.is_by_kernel()
+            && let Err(why) = self.put_rings(snapshot)
+        {
+            (self.warn)(&format!("packet rings could not be opened: {why}"));
         }
     }
 

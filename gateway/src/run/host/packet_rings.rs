@@ -7,7 +7,7 @@ use std::io;
 
 impl Host {
     /// Opens packet rings for native ESP. Where possible, rules keep the kernel's IP layer from processing the packets
-    /// that they receive; not while the kernel's IPsec opens some of them.
+    /// that they receive; not while the gateway moves, when the kernel's IPsec opens some of them.
     pub(super) fn put_rings(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let mark = self.installed.site().outside_mark();
         let netlink = &mut self.outside.netlink;
@@ -15,8 +15,7 @@ impl Host {
         let Some(rings) = self.sockets.put_rings(wanted)? else {
             return Ok(());
         };
-        let parting = self.parting.as_ref();
-        if parting.is_some_and(|parting| parting.left(snapshot).next().is_some()) {
+        if self.crossing.is_some() {
             return Ok(());
         }
         if let Err(why) = self.installed.install_ring_bypass(&rings) {

@@ -127,7 +127,7 @@ impl Host {
             self.installed.enforce(plan)
         })?;
         if led > before {
-            self.drain()?;
+            self.drain(Direction::Out)?;
         }
         if let Some(side) = &mut self.side {
             side.led = led;

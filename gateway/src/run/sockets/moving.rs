@@ -5,6 +5,7 @@ use super::to_kernel::{hand_esp_to_kernel, take_esp_from_kernel, take_esp_in_gro
 use crate::handover::Need;
 use dataplane::io::udp::set_coalescing;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
@@ -19,6 +20,15 @@ impl Sockets {
             }
         }
         Ok(())
+    }
+
+    /// Finds out what the kernel can do for ESP in UDP, so that nothing waits for that later.
+    pub(in crate::run) fn probe(&mut self, needs: &BTreeSet<Need>) {
+        for need in needs {
+            if let Need::Udp { v6, .. } = *need {
+                self.trial(v6);
+            }
+        }
     }
 
     /// From now on ESP in UDP is read from these sockets, or is the kernel's.

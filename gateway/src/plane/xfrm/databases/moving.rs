@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   to the kernel        set_sent, give_opening: user plane up to a number, kernel behind it ──► begin_counting
-//!   to the user plane    end_sending, end_opening: the kernel's last numbers and window ──► user plane behind them
+//!   to the user plane    end_sealing, end_opening: the kernel's last numbers and window ──► user plane behind them
 //! ```
 
 use super::super::association;
@@ -156,15 +156,6 @@ impl KernelDatabases {
         Ok(())
     }
 
-    /// Ends the associations by which nothing arrives, and leaves their numbers to our own data plane. Those of IKE
-    /// stay until each is rekeyed.
-    pub(crate) fn end_sending(&mut self) -> io::Result<()> {
-        for id in self.leaving(false) {
-            self.remove_sa(&id)?;
-        }
-        Ok(())
-    }
-
     /// Adds an inbound association, of which our own data plane has opened what `start` says.
     pub(crate) fn give_opening(&mut self, sa: &Arc<Sa>, start: SavedCounters) -> io::Result<()> {
         self.add_from(sa, start)?;
@@ -176,45 +167,7 @@ impl KernelDatabases {
 
     /// Ends one inbound association, as [`Self::end_opening`] does.
     pub(crate) fn take_back_opening(&mut self, sa: &Arc<Sa>) -> io::Result<()> {
-        self.end_opening_of(&sa.config.id, &mut LastStates::listen()?)
-    }
-
-    /// Ends the associations by which packets arrive. What each has opened, up to the last packet, is what our own data
-    /// plane does not open again. If the kernel does not report its last window, that is an error: packets could be
-    /// opened a second time.
-    pub(crate) fn end_opening(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let mut last = LastStates::listen()?;
-        let mut ids = outermost_first(self.leaving(true), snapshot).into_iter();
-        ids.try_for_each(|id| self.end_opening_of(&id, &mut last))
-    }
-
-    fn end_opening_of(&mut self, id: &SaId, last: &mut LastStates) -> io::Result<()> {
-        let Some(held) = self.sas.get(id) else {
-            return Ok(());
-        };
-        let (sa, given) = (Arc::clone(&held.sa), held.before.edge);
-        self.delete(id)?;
-        let ended = last.take();
-        let own = ended.iter().find(|(ended, _)| ended == id);
-        let message = own.and_then(|(_, answer)| sa_of(answer));
-        let Some((_, message)) = message else {
-            self.sas.remove(id);
-            sa.state.own_all_numbers();
-            return Err(io::Error::other(format!(
-                "the kernel did not report the last replay window of SPI {}",
-                id.spi
-            )));
-        };
-        let edge = counters::read(message).edge;
-        let seen = replay_of(&message.nlas);
-        let is_seen = |number| seen.is_none_or(|seen| is_seen(seen, edge, number));
-        sa.state.take_over_window(&sa.config, given, edge, is_seen);
-        // Numbers that were only given to the kernel are not used by that.
-        let mut numbers = counters::read(message);
-        numbers.edge = numbers.edge.min(sa.state.saved().edge);
-        self.observe_numbers(id, message, numbers);
-        self.sas.remove(id);
-        Ok(())
+        self.end_opening(&sa.config.id, &mut LastStates::listen()?)
     }
 
     /// Removes the associations that were added for a move, inbound or outbound ones. What the kernel has used of them
@@ -229,9 +182,9 @@ impl KernelDatabases {
             held.before = before_now(held);
             let sa = Arc::clone(&held.sa);
             let removed = if is_inbound {
-                self.end_opening_of(&id, &mut last)
+                self.end_opening(&id, &mut last)
             } else {
-                self.remove_sa(&id)
+                self.remove_sa_heard(&id, &mut last)
             };
             if removed.is_ok() {
                 sa.state.own_all_numbers();
@@ -241,14 +194,8 @@ impl KernelDatabases {
         outcome
     }
 
-    /// Those of one direction that are not the kernel's any more.
-    fn leaving(&self, is_inbound: bool) -> Vec<SaId> {
-        let mut ids = self.ids(is_inbound);
-        ids.retain(|id| self.parting.is_none() || !self.is_kernels(id));
-        ids
-    }
-
-    fn ids(&self, is_inbound: bool) -> Vec<SaId> {
+    /// Those of one direction.
+    pub(super) fn ids(&self, is_inbound: bool) -> Vec<SaId> {
         let held = self.sas.iter();
         held.filter(|(_, held)| held.is_inbound == is_inbound)
             .map(|(id, _)| *id)
@@ -297,7 +244,7 @@ pub(super) fn as_optional(policy: &Policy) -> Policy {
 }
 
 /// Whether the kernel's window has a number marked, `edge` being the highest one.
-fn is_seen(window: &XfrmAttrs, edge: u64, number: u64) -> bool {
+pub(super) fn is_seen(window: &XfrmAttrs, edge: u64, number: u64) -> bool {
     let Some(behind) = edge.checked_sub(number) else {
         return false;
     };

@@ -21,7 +21,8 @@ impl KernelDatabases {
         self.read_leftovers()?;
         let left = self.remove_left();
         let ids: Vec<_> = self.sas.keys().copied().collect();
-        let removed = ids.iter().map(|id| self.remove_sa(id));
+        let mut last = LastStates::listen()?;
+        let removed = ids.iter().map(|id| self.remove_sa_heard(id, &mut last));
         removed.fold(left, io::Result::and)
     }
 
@@ -62,11 +63,16 @@ impl KernelDatabases {
 
     /// Its last numbers are those of the moment from which on the kernel seals nothing by it.
     pub(super) fn remove_sa(&mut self, id: &SaId) -> io::Result<()> {
+        self.remove_sa_heard(id, &mut LastStates::listen()?)
+    }
+
+    /// The same where deletions are listened to already.
+    pub(super) fn remove_sa_heard(&mut self, id: &SaId, last: &mut LastStates) -> io::Result<()> {
         let Some(held) = self.sas.get(id) else {
             return Ok(());
         };
         let sa = Arc::clone(&held.sa);
-        match self.delete_and_tell(id)? {
+        match self.delete_and_hear(id, last)? {
             Some(last) => {
                 if let Some((_, message)) = sa_of(&last) {
                     self.observe(id, message);
@@ -94,7 +100,14 @@ impl KernelDatabases {
 
     /// Deletes one, and returns it as it was at that moment, as the kernel's notification has it.
     pub(super) fn delete_and_tell(&mut self, id: &SaId) -> io::Result<Option<ZeroizingMessage>> {
-        let mut last = LastStates::listen()?;
+        self.delete_and_hear(id, &mut LastStates::listen()?)
+    }
+
+    fn delete_and_hear(
+        &mut self,
+        id: &SaId,
+        last: &mut LastStates,
+    ) -> io::Result<Option<ZeroizingMessage>> {
         self.delete(id)?;
         let mut ended = last.take().into_iter();
         Ok(ended

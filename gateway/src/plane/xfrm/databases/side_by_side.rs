@@ -8,28 +8,12 @@ use ipsec::database::Snapshot;
 use ipsec::policy::{Direction, Policy, Selector};
 use ipsec::sa::SaId;
 use std::collections::HashSet;
-use std::io;
 use std::sync::Arc;
 
 impl KernelDatabases {
     /// From now on the kernel has what this says, or everything.
     pub(crate) fn part(&mut self, parting: Option<Arc<Parting>>) {
         self.parting = parting;
-    }
-
-    /// Removes the `out` policies whose packets our own data plane is to seal.
-    pub(crate) fn remove_leading(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let Some(parting) = &self.parting else {
-            return self.remove_policies(&[Direction::Out]);
-        };
-        let of_users = parting.sealed_by_user(snapshot);
-        let names = self.policies.keys().copied();
-        let names: Vec<_> = names
-            .filter(|name| name.direction == Direction::Out && of_users.contains(&name.selector))
-            .collect();
-        names
-            .into_iter()
-            .try_for_each(|name| self.remove_policy(name))
     }
 
     /// Whether an association is the kernel's.

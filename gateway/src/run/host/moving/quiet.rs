@@ -1,18 +1,21 @@
-//! Moments at which nothing waits for a direction's thread.
+//! Moments at which a direction's thread stays still: with nothing waiting for it, or at once.
 
 use super::super::Host;
-use dataplane::pipeline::hold::Held;
+use dataplane::pipeline::hold::{Held, Moment};
 use ipsec::policy::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long packets may wait in the TUN device for our threads.
-const MAX_TUN_DRAIN_TIME: Duration = Duration::from_millis(20);
+/// How long our threads may take for what waits for them.
+const MAX_DRAIN_TIME: Duration = Duration::from_millis(20);
 
-/// The TUN device counts as empty once nothing was in it for so long.
-pub(super) const TUN_IDLE_TIME: Duration = Duration::from_millis(2);
+/// How long a thread may take for the batch that it is reading.
+const MAX_BATCH_TIME: Duration = Duration::from_secs(1);
+
+/// The TUN device, or the sockets, count as empty once nothing was in them for so long.
+pub(super) const IDLE_TIME: Duration = Duration::from_millis(2);
 
 impl Host {
     /// Holds a direction's thread at a moment at which nothing waits for it, if there is one within `limit`.
@@ -26,7 +29,7 @@ impl Host {
             return Ok(None);
         };
         while let Some(left) = limit.checked_sub(began.elapsed()) {
-            let Some(held) = engine.hold(direction, left) else {
+            let Some(held) = engine.hold(direction, Moment::SourceEmpty, left) else {
                 break;
             };
             if !self.has_waiting(direction)? {
@@ -34,6 +37,12 @@ impl Host {
             }
         }
         Ok(None)
+    }
+
+    /// Holds a direction's thread after the batch that it is reading. What arrives from then on waits.
+    pub(super) fn pause(&self, direction: Direction) -> Option<Held> {
+        let engine = self.engine.as_ref()?;
+        engine.hold(direction, Moment::BatchOver, MAX_BATCH_TIME)
     }
 
     /// Whether packets wait for a direction's thread.
@@ -52,11 +61,11 @@ impl Host {
         Ok(poll(&mut watched, Some(&none))? > 0)
     }
 
-    /// Our threads seal what came before the kernel's policies.
-    pub(in crate::run::host) fn drain(&self) -> io::Result<()> {
+    /// A direction's thread carries what waits for it.
+    pub(in crate::run::host) fn drain(&self, direction: Direction) -> io::Result<()> {
         let (began, mut idle_since) = (Instant::now(), Instant::now());
-        while began.elapsed() < MAX_TUN_DRAIN_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
-            if self.has_waiting(Direction::Out)? {
+        while began.elapsed() < MAX_DRAIN_TIME && idle_since.elapsed() < IDLE_TIME {
+            if self.has_waiting(direction)? {
                 idle_since = Instant::now();
             }
             std::thread::sleep(Duration::from_micros(200));

@@ -104,8 +104,7 @@ impl Host {
             self.kernel_plane = None;
             self.carried_before = sum(meanwhile, self.carried_before);
         }
-        self.crossing = None;
-        self.part(None);
+        self.leave_the_crossing(&snapshot);
         Ok(())
     }
 
@@ -115,6 +114,7 @@ impl Host {
         let Some(side) = self.side.take() else {
             return Vec::new();
         };
+        let snapshot = Arc::clone(&context.snapshot);
         let (by_kernel, by_threads) = (self.carried_meanwhile(&side), self.by_threads());
         let before = side.parked.before;
         let faults = if side.parked.to_kernel {
@@ -128,8 +128,7 @@ impl Host {
             self.carried_before = sum(by_threads, before);
             faults
         };
-        self.crossing = None;
-        self.part(None);
+        self.leave_the_crossing(&snapshot);
         self.has_cleared_kernel &= faults.is_empty();
         faults
     }

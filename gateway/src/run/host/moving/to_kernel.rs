@@ -235,7 +235,7 @@ impl<'a> ToKernel<'a> {
         }
         drop(held);
         // What came after the last look is sealed before this thread does more work.
-        self.host.drain()?;
+        self.host.drain(Direction::Out)?;
         self.host.same_keys.capture_from_now()?;
         let both = Planes::Both { kernel_opens: true };
         self.host.cross(&snapshot, both, true).map_err(Failure::new)
@@ -304,7 +304,7 @@ impl Mover for ToKernel<'_> {
                 .map_err(Failure::new),
             Step::Outbound => self.outbound(),
             Step::Leaving => self.leaving(),
-            Step::Drain => self.host.drain().map_err(Failure::new),
+            Step::Drain => self.host.drain(Direction::Out).map_err(Failure::new),
             Step::Arriving => self.arriving(true),
             Step::Inbound => self.inbound(),
             Step::Sockets => self.sockets(),

@@ -1,13 +1,17 @@
 //! From the kernel's IPsec to our own data plane.
 //!
 //! ```text
-//!   new packets wait in the TUN device ──► the kernel's outbound associations end ──► ours go on behind their numbers
-//!   arriving packets wait in our sockets ─► the kernel's inbound associations end ──► ours open what these have not
+//!   threads start ──► `out` policies and their associations end, group by group ──► inbound associations end, likewise
+//!                      a group: the direction's thread stays, new packets wait ──► the kernel's numbers and window
+//!                               ──► the thread goes on behind them
 //! ```
 //!
-//! Our threads start when both are done.
+//! No packet waits longer than the groups of one pause take. What ends in the kernel, and in which order, is said by
+//! `KernelDatabases`.
 
-mod associations;
+mod arriving;
+mod leaving;
+mod way_back;
 
 use super::super::Host;
 use super::super::crossing::MoveContext;
@@ -33,12 +37,12 @@ const EVERY: [Direction; 3] = [Direction::Out, Direction::In, Direction::Fwd];
 pub(super) enum Step {
     Device,
     Barriers,
-    Leaving,
-    Outbound,
+    Arriving,
     Sockets,
+    Start,
+    Leaving,
     Inbound,
     Policies,
-    Start,
     Rest,
     OnePort,
     Closed,
@@ -47,12 +51,12 @@ pub(super) enum Step {
 pub(super) const STEPS: [Step; 11] = [
     Step::Device,
     Step::Barriers,
-    Step::Leaving,
-    Step::Outbound,
+    Step::Arriving,
     Step::Sockets,
+    Step::Start,
+    Step::Leaving,
     Step::Inbound,
     Step::Policies,
-    Step::Start,
     Step::Rest,
     Step::OnePort,
     Step::Closed,
@@ -66,14 +70,12 @@ impl fmt::Display for Step {
         f.write_str(match self {
             Self::Device => "the TUN device",
             Self::Barriers => "the barriers of both planes",
-            Self::Leaving => "routes into the TUN device, and no `out` policies in the kernel",
-            Self::Outbound => "the end of the kernel's outbound associations",
+            Self::Arriving => "`in` and `fwd` policies that do not require the kernel",
             Self::Sockets => "our own sockets",
-            Self::Inbound => "the end of the kernel's inbound associations",
-            Self::Policies => {
-                "the end of the kernel's `in` and `fwd` policies, or that they require the kernel"
-            }
             Self::Start => "starting our own data plane",
+            Self::Leaving => "routes into the TUN device, and the end of what seals in the kernel",
+            Self::Inbound => "the end of the kernel's inbound associations",
+            Self::Policies => "the end of the kernel's `in` and `fwd` policies",
             Self::Rest => "the end of what the kernel still has",
             Self::OnePort => "all ESP in UDP for our threads",
             Self::Closed => "the barriers of our own data plane alone",
@@ -91,11 +93,9 @@ pub(super) struct ToUser<'a> {
     plaintext: Option<Plaintext>,
     sockets: Option<Sockets>,
     divided: Option<Divided>,
-    /// What the kernel has carried.
-    carried: Totals,
     /// What was carried on the other plane before this move.
     before: Totals,
-    /// Since when packets wait in the TUN device for our threads.
+    /// Since when ESP in UDP waits in our sockets for our threads.
     waiting_since: Option<Instant>,
 }
 
@@ -109,7 +109,6 @@ impl<'a> ToUser<'a> {
             plaintext: None,
             sockets: None,
             divided: None,
-            carried: Totals::default(),
             waiting_since: None,
         }
     }
@@ -141,7 +140,6 @@ impl<'a> ToUser<'a> {
             plaintext: None,
             sockets,
             divided,
-            carried: Totals::default(),
             before,
             waiting_since: None,
         }
@@ -174,83 +172,66 @@ impl<'a> ToUser<'a> {
         Ok(())
     }
 
-    /// From here on packets wait in the TUN device.
-    fn leaving(&mut self) -> Result<(), Failure> {
-        let snapshot = Arc::clone(&self.context.snapshot);
-        let both = Planes::Both { kernel_opens: true };
-        self.waiting_since = Some(Instant::now());
-        self.host.cross(&snapshot, both, false)?;
-        let databases = self.databases()?;
-        databases.remove_leading(&snapshot).map_err(Failure::new)
-    }
-
-    /// With `in` and `fwd` policies that need not be applied, what our threads have opened passes beside what the
-    /// kernel opens.
+    /// While `in` and `fwd` policies need not be applied, what our threads have opened passes beside what the kernel
+    /// opens: also at the end, if the kernel still carries associations of IKE.
     fn policies(&mut self) -> Result<(), Failure> {
-        let snapshot = Arc::clone(&self.context.snapshot);
-        let shares = self.shares();
-        let databases = self.databases()?;
-        if shares {
-            databases.put_policies(&snapshot, &ARRIVING, true)
-        } else {
-            databases.remove_policies(&ARRIVING)
+        if self.shares() {
+            return Ok(());
         }
-        .map_err(Failure::new)
+        let databases = self.databases()?;
+        databases.remove_policies(&ARRIVING).map_err(Failure::new)
     }
 
-    /// From here on our sockets hold a copy of each native packet that the kernel opens, and ESP in UDP but that of
-    /// pairs that stay behind.
+    fn put_arriving(&mut self, is_optional: bool) -> Result<(), Failure> {
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let databases = self.databases()?;
+        databases
+            .put_policies(&snapshot, &ARRIVING, is_optional)
+            .map_err(Failure::new)
+    }
+
+    /// From here on our sockets hold a copy of each native packet that the kernel opens; and ESP in UDP but that of pairs
+    /// that stay behind, of which the kernel opens no more.
     fn open_sockets(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let mut sockets = self.host.fresh_sockets(&self.context)?;
         sockets.share_udp(&self.host.sockets)?;
+        let needs = sockets::needs(&snapshot, &self.host.local);
+        sockets.probe(&needs);
         let divided = Divided::open(&self.host.sockets, &snapshot)?;
         sockets.is_divided = !divided.is_empty();
         let divided = self.divided.insert(divided);
         divided.give_all(true)?;
+        self.waiting_since = Some(Instant::now());
         self.host.sockets.give_esp(false)?;
         if let Some(parting) = &self.host.parting {
             let followed = divided.follow(parting, &snapshot, &self.host.local);
             followed?;
         }
-        let needs = sockets::needs(&snapshot, &self.host.local);
         sockets.bind(&needs)?;
         let host = &mut *self.host;
         self.sockets = Some(std::mem::replace(&mut host.sockets, sockets));
-        host.put_rings(&snapshot).map_err(Failure::new)
+        host.put_rings(&snapshot)?;
+        self.take_over_in_udp()
     }
 
-    /// All ESP in UDP is the kernel's.
-    fn give_back_esp(&mut self) -> Result<(), Failure> {
-        let sockets = &self.host.sockets;
-        let Some(mut divided) = self.divided.take() else {
-            sockets.give_esp(true)?;
-            sockets.leave_gro_to_the_kernel();
-            return Ok(());
-        };
-        divided.give_all(true)?;
-        sockets.give_esp(true)?;
-        sockets.leave_gro_to_the_kernel();
-        divided.give_all(false).map_err(Failure::new)
-    }
-
-    /// The threads begin with what waits.
+    /// The threads start, and seal and open nothing by what the kernel has.
     fn start(&mut self) -> Result<(), Failure> {
         let plaintext = self
             .plaintext
             .take()
             .ok_or_else(|| Failure::new("there is no TUN device"))?;
+        self.leave_to_the_kernel()?;
         let host = &mut *self.host;
         self.kernel = host.kernel_plane.take();
-        host.carried_before = self.carried;
         host.plaintext = plaintext;
-        host.leave_to_the_kernel(&self.context.snapshot);
         let databases = host.databases.get().cloned();
         let databases = databases.ok_or_else(|| Failure::new("there are no databases"))?;
         let hook = Arc::clone(&self.context.hook);
         host.start(databases, hook)?;
-        host.longest_wait = self.waiting_since.map(|since| since.elapsed());
-        self.open_without_window()
+        let waited = self.waiting_since.map(|since| since.elapsed());
+        host.longest_wait = Some(waited.unwrap_or_default());
+        Ok(())
     }
 
     /// Removes the kernel's remaining policies and associations, including those whose deletion was refused earlier.
@@ -270,27 +251,6 @@ impl<'a> ToUser<'a> {
         sockets.is_divided = false;
         sockets.coalesce_shared(divided, true).map_err(Failure::new)
     }
-
-    /// Undoes that. Which plane gets which SPIs is said on the way back.
-    fn part_sockets(&mut self) -> Result<(), Failure> {
-        let Some(divided) = self.divided.as_ref().filter(|divided| !divided.is_empty()) else {
-            return Ok(());
-        };
-        let sockets = &mut self.host.sockets;
-        sockets.is_divided = true;
-        sockets
-            .coalesce_shared(divided, false)
-            .map_err(Failure::new)
-    }
-
-    fn unstart(&mut self) {
-        let host = &mut *self.host;
-        host.engine = None;
-        if let Some(kernel) = self.kernel.take() {
-            host.kernel_plane = Some(kernel);
-        }
-        self.plaintext = Some(std::mem::replace(&mut host.plaintext, Plaintext::Kernel));
-    }
 }
 
 impl Mover for ToUser<'_> {
@@ -302,12 +262,12 @@ impl Mover for ToUser<'_> {
         match step {
             Step::Device => self.device(),
             Step::Barriers => self.host.cross(&snapshot, both, true).map_err(Failure::new),
-            Step::Leaving => self.leaving(),
-            Step::Outbound => self.outbound(),
+            Step::Arriving => self.put_arriving(true),
             Step::Sockets => self.open_sockets(),
+            Step::Start => self.start(),
+            Step::Leaving => self.leaving(),
             Step::Inbound => self.inbound(),
             Step::Policies => self.policies(),
-            Step::Start => self.start(),
             Step::Rest => self.rest(),
             Step::OnePort => self.join_sockets(),
             Step::Closed => {
@@ -326,6 +286,10 @@ impl Mover for ToUser<'_> {
         }
         let snapshot = Arc::clone(&self.context.snapshot);
         let both = Planes::Both { kernel_opens: true };
+        // What the threads have is the kernel's again once they have ended.
+        if !matches!(step, Step::Closed | Step::OnePort | Step::Rest) {
+            self.end_threads();
+        }
         match step {
             Step::Device => {
                 self.plaintext = None;
@@ -340,31 +304,21 @@ impl Mover for ToUser<'_> {
                     .cross(&snapshot, planes, true)
                     .map_err(Failure::new)
             }
+            Step::Arriving | Step::Policies => self.put_arriving(false),
+            Step::Sockets => {
+                let put = self.put_back_associations();
+                put.and(self.put_back_sockets())
+            }
             Step::Leaving => {
+                let put = self.put_back_associations();
                 let databases = self.databases()?;
                 databases.put_policies(&snapshot, &[Direction::Out], false)?;
-                self.host.cross(&snapshot, both, true).map_err(Failure::new)
+                self.host.cross(&snapshot, both, true)?;
+                put
             }
-            Step::Outbound | Step::Inbound => self.put_back_associations(),
-            Step::Sockets => {
-                if let Some(sockets) = self.sockets.take() {
-                    self.host.sockets = sockets;
-                }
-                self.give_back_esp()?;
-                self.host.end_ring_bypass().map_err(Failure::new)
-            }
-            Step::Policies => {
-                let databases = self.databases()?;
-                databases
-                    .put_policies(&snapshot, &ARRIVING, false)
-                    .map_err(Failure::new)
-            }
-            Step::Start => {
-                self.unstart();
-                Ok(())
-            }
+            Step::Inbound => self.put_back_associations(),
             // What is missing of them is put again with the next change.
-            Step::Rest => Ok(()),
+            Step::Start | Step::Rest => Ok(()),
             Step::OnePort => self.part_sockets(),
             Step::Closed => self
                 .host

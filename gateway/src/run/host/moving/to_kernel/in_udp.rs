@@ -5,7 +5,7 @@
 //!   keys of IKE too      the kernel has a socket beside it ──► rekeys ──► that of our threads becomes the kernel's
 //! ```
 
-use super::super::quiet::TUN_IDLE_TIME;
+use super::super::quiet::IDLE_TIME;
 use super::super::shared_bundle::{SharedBundle, SharedSa};
 use super::ToKernel;
 use super::arriving::{MAX_EXACT_TIME, MAX_SHARED_TIME};
@@ -37,7 +37,7 @@ impl ToKernel<'_> {
         self.give_to_kernel(sockets)?;
         drop(held);
         let (began, mut idle_since) = (Instant::now(), Instant::now());
-        while began.elapsed() < MAX_SHARED_TIME && idle_since.elapsed() < TUN_IDLE_TIME {
+        while began.elapsed() < MAX_SHARED_TIME && idle_since.elapsed() < IDLE_TIME {
             if self.host.sockets.has_udp_waiting()? {
                 idle_since = Instant::now();
             }

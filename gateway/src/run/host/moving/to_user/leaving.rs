@@ -1,0 +1,77 @@
+//! What leaves, on its way from the kernel's IPsec to our own data plane.
+//!
+//! ```text
+//!   routes lead into the TUN device; the kernel still seals what its `out` policies select
+//!     ▲ the thread stays ─► policies and associations of some groups end ─► the thread goes on behind their numbers
+//!     └──────────────────────────────────── it seals what waits ◄────────────────────────────────────────────┘
+//! ```
+
+use super::ToUser;
+use crate::failure::Failure;
+use crate::plane::LastStates;
+use crate::routes::plan::Planes;
+use ipsec::database::Snapshot;
+use ipsec::policy::{Action, Direction, Policy};
+use ipsec::sa::Mode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A thread stays no longer than this for several groups; one group takes as long as its calls do.
+pub(super) const MAX_PAUSE_TIME: Duration = Duration::from_millis(5);
+
+impl ToUser<'_> {
+    /// With policies in transport mode alone all groups pass over in one pause: a packet that the kernel seals by one
+    /// stays on its route, which must not lead into the TUN device.
+    pub(super) fn leaving(&mut self) -> Result<(), Failure> {
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let groups = self.databases()?.sealing_groups(&snapshot);
+        let is_one_pause = has_transport_mode(&snapshot) && !groups.is_empty();
+        if !is_one_pause {
+            self.lead_into_the_device(&snapshot)?;
+        }
+        let (mut groups, mut last) = (groups.into_iter().peekable(), LastStates::listen()?);
+        while groups.peek().is_some() {
+            let held = self.host.pause(Direction::Out);
+            let began = Instant::now();
+            if is_one_pause {
+                self.lead_into_the_device(&snapshot)?;
+            }
+            let mut ended = Vec::new();
+            while (is_one_pause || began.elapsed() < MAX_PAUSE_TIME)
+                && let Some(group) = groups.next()
+            {
+                ended.extend(self.databases()?.end_sealing(&group, &mut last)?);
+            }
+            self.host.same_keys.end(&ended, &snapshot);
+            for sa in &ended {
+                sa.state.own_all_numbers();
+            }
+            drop(held);
+            self.has_paused_since(began);
+            if groups.peek().is_some() {
+                self.host.drain(Direction::Out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel still seals the packets that its policies select.
+    fn lead_into_the_device(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let both = Planes::Both { kernel_opens: true };
+        self.host.cross(snapshot, both, false).map_err(Failure::new)
+    }
+
+    pub(super) fn has_paused_since(&mut self, began: Instant) {
+        let longest = self.host.longest_wait.unwrap_or_default();
+        self.host.longest_wait = Some(longest.max(began.elapsed()));
+    }
+}
+
+fn has_transport_mode(snapshot: &Snapshot) -> bool {
+    let is_it = |policy: &Policy| match &policy.action {
+        Action::Protect(templates) => templates.iter().all(|one| one.mode == Mode::Transport),
+        _ => false,
+    };
+    let mut policies = snapshot.policies(Direction::Out);
+    policies.any(|(_, policy)| is_it(policy))
+}
