@@ -20,7 +20,7 @@ class Stream:
     """Stamped datagrams from the client to the server, or back, at an even pace, until stopped."""
 
     def __init__(self, sites, family=4, back=False, size=200, pace=PACE):
-        ends = [(sites.client, CLIENT[family]), (sites.server, SERVER[family])]
+        ends = self.ends(sites, family)
         (source, self.origin), (destination, self.target) = reversed(ends) if back else ends
         kind = {4: socket.AF_INET, 6: socket.AF_INET6}[family]
         self.receiver = destination.socket(kind, socket.SOCK_DGRAM)
@@ -34,6 +34,10 @@ class Stream:
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self.send, self.receive)]
         for thread in self.threads:
             thread.start()
+
+    @staticmethod
+    def ends(sites, family):
+        return [(sites.client, CLIENT[family]), (sites.server, SERVER[family])]
 
     def send(self):
         due = time.monotonic()
