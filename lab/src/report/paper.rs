@@ -70,7 +70,7 @@ pub struct Series {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Where in the paper, as `section 4, figure 3`.
+    /// Where in the paper, as `figure 3, 100 Mbit/s`.
     pub place: String,
     /// What the paper found, as a sentence.
     pub finding: String,
