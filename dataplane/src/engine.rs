@@ -227,8 +227,8 @@ impl DataPlane {
         [read(&self.report_cells[0]), read(&self.report_cells[1])]
     }
 
-    /// Holds the outbound or the inbound reading thread at a moment at which all that it has read has left, and gives up
-    /// after `limit`. Packets that arrive wait in the source's queue until the hold is dropped.
+    /// Holds the outbound or the inbound reading thread at a moment at which all that it has read has left, and gives
+    /// up after `limit`. Packets that arrive wait in the source's queue until the hold is dropped.
     pub fn hold(&self, direction: Direction, moment: Moment, limit: Duration) -> Option<Held> {
         let place = usize::from(direction != Direction::Out);
         self.safepoints[place].hold(moment, limit, || self.wakers.wake())

@@ -157,7 +157,7 @@ def moved_under_traffic(other, kind=None, more=(), begin="user", moves=MOVES, is
             expect((lost if is_lossless else 0, doubled, reordered) == (0, 0, 0),
                    f"of {sent} lost {lost}, twice {doubled}, reordered {reordered}: "
                    f"{[one.overtaken() for one in streams]}, moves began at {begun}\n{words(sites)}")
-            # In transport mode what the kernel seals between two calls of a move reaches our threads: docs/kernel-plane.md.
+            # In transport mode what the kernel seals between two calls of a move reaches our threads.
             if stream is Stream:
                 no_faults(sites, known)
             waits = []

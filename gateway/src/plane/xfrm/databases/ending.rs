@@ -64,8 +64,8 @@ impl KernelDatabases {
         grouped(policies.collect(), &leaving)
     }
 
-    /// Ends a group: from now on the kernel seals nothing of it. Its associations, which know the kernel's last numbers,
-    /// are returned.
+    /// Ends a group: from now on the kernel seals nothing of it. Its associations, which know the kernel's last
+    /// numbers, are returned.
     pub(crate) fn end_sealing(
         &mut self,
         group: &SealingGroup,
@@ -93,8 +93,9 @@ impl KernelDatabases {
         bundles
     }
 
-    /// Ends one inbound association. What it has opened, up to the last packet, is what our own data plane does not open
-    /// again. If the kernel does not report its last window, that is an error: packets could be opened a second time.
+    /// Ends one inbound association. What it has opened, up to the last packet, is what our own data plane does not
+    /// open again. If the kernel does not report its last window, that is an error: packets could be opened a second
+    /// time.
     pub(crate) fn end_opening(&mut self, id: &SaId, last: &mut LastStates) -> io::Result<()> {
         let Some(held) = self.sas.get(id) else {
             return Ok(());

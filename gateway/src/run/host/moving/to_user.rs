@@ -190,8 +190,8 @@ impl<'a> ToUser<'a> {
             .map_err(Failure::new)
     }
 
-    /// From here on our sockets hold a copy of each native packet that the kernel opens; and ESP in UDP but that of pairs
-    /// that stay behind, of which the kernel opens no more.
+    /// From here on our sockets hold a copy of each native packet that the kernel opens; and ESP in UDP, of which the
+    /// kernel opens that of pairs that stay behind and no other.
     fn open_sockets(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let mut sockets = self.host.fresh_sockets(&self.context)?;
