@@ -9,7 +9,7 @@ from keyed import start
 from live_change import Stream
 from network.expect import expect
 from network.nat import INSIDE, OUTSIDE, Nat
-from network.sites import AES_GCM, OUTER
+from network.sites import AES_GCM, OUTER, setkey_text
 from network.timeout import slowed
 from network.wire import UDP, Esp, Packet
 from planes import PlaneSites, carried, ended, on_planes, secret, seen_without_a_tunnel, words
@@ -20,6 +20,8 @@ IPV4 = (4,)
 # RFC 3948 2.3: one byte behind the header of UDP. IKE's own interval is 20 s.
 KEEPALIVE = b"\x00\x09"
 KEEPALIVES, KEEPALIVES_LIMIT_SECONDS = 2, 50
+# By hand.
+KEEPALIVE_SECONDS = 3
 FOLLOWED_LIMIT_SECONDS = slowed(20)
 ENDS = (OUTSIDE, OUTER[4][1])
 NEW_PORT = f"{OUTSIDE}[{nat.OUTSIDE}]"
@@ -144,6 +146,32 @@ def told_by_hand(left, right):
     return test
 
 
+def kept_open_by_hand(left, right):
+    """`-o keepalive=`: while there is no traffic one byte leaves after so many seconds, by the ports of the tunnel."""
+    def test():
+        with PlaneSites("kn", left, right) as sites:
+            pairs = sites.pairs(IPV4)
+            wire = seen_without_a_tunnel(sites, pairs)
+            keys = setkey_text("left", inner=IPV4)
+            outbound = keys.replace("-r 1024", f"-r 1024 -o keepalive={KEEPALIVE_SECONDS}", 1)
+            sites.start("left", outbound)
+            sites.start("right", setkey_text("right", inner=IPV4))
+            carried(sites, pairs, wire, (UDP,))
+            kept, deadline = [], time.monotonic() + KEEPALIVES_LIMIT_SECONDS
+            while len(kept) < KEEPALIVES:
+                expect(time.monotonic() < deadline, f"{len(kept)} keepalives in {KEEPALIVES_LIMIT_SECONDS} s")
+                time.sleep(0.5)
+                kept = [packet for packet in map(Packet.of, wire.frames)
+                        if packet and packet.protocol == UDP and is_keepalive(packet)]
+            expect({(packet.source, packet.destination) for packet in kept} == {OUTER[4]},
+                   f"keepalives from {[packet.source for packet in kept]}")
+            ports = {packet.frame[packet.offset:packet.offset + 4].hex() for packet in kept}
+            expect(ports == {"11941194"}, f"by other ports than 4500: {ports}")
+            frames = carried(sites, pairs, wire, (UDP,))
+            return f"{len(kept)} keepalives, then {len(frames)} frames"
+    return test
+
+
 def turned(setkey):
     """With the directions of the other side."""
     return setkey.replace("-P out", "-P x").replace("-P in", "-P out").replace("-P x", "-P in")
@@ -153,7 +181,10 @@ TESTS = {
     "IKE, behind a NAT, kept open by keepalives": kept_open,
     "IKE, behind a NAT that gives another port under traffic": followed,
 }
-BY_HAND = {"keys by hand, a NAT that gives another port": told_by_hand}
+BY_HAND = {
+    "keys by hand, a NAT that gives another port": told_by_hand,
+    "keys by hand, kept open by keepalives": kept_open_by_hand,
+}
 CASES = {}
 LONG = {
     **on_planes(TESTS, ("kernel", "kernel"), ("kernel", "user"), ("user", "kernel")),
