@@ -106,8 +106,8 @@ impl KernelDatabases {
         let own = ended.iter().find(|(ended, _)| ended == id);
         let message = own.and_then(|(_, answer)| sa_of(answer));
         let Some((_, message)) = message else {
+            // Our threads open nothing by it either, until all has been put back.
             self.sas.remove(id);
-            sa.state.own_all_numbers();
             return Err(unreported(id));
         };
         self.take_over_window(&sa, message);
@@ -124,7 +124,10 @@ impl KernelDatabases {
         let listed: HashMap<_, _> = listed.iter().filter_map(sa_of).collect();
         for sa in sas {
             let id = sa.config.id;
-            let message = listed.get(&id).ok_or_else(|| unreported(&id))?;
+            let Some(message) = listed.get(&id) else {
+                self.sas.remove(&id);
+                return Err(unreported(&id));
+            };
             self.take_over_window(sa, message);
             self.left.insert(id);
         }
