@@ -106,6 +106,48 @@ def under_traffic(other, moves, more=""):
     return test
 
 
+class Refused:
+    """Pings of one way, over and over until it ends; how many have come back."""
+
+    def __init__(self, pair):
+        self.pair, self.came, self.rounds, self.stopped = pair, 0, 0, False
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        (near, source), (_, target) = self.pair.ends
+        while not self.stopped:
+            self.came += self.pair.ping(near, source, target, 20, 56)
+            self.rounds += 1
+
+    def finish(self):
+        self.stopped = True
+        self.thread.join()
+        return self.came
+
+
+def exceptions_hold():
+    """A policy in front of the peer's, which the file discards, holds while the peer's own is still on the other
+    plane."""
+    with PlaneSites("mi", left="user", right="user") as sites:
+        pairs, wire, left, _ = brought_up(sites)
+        (near, source), (_, target) = pairs[0].ends
+        left.setkey_text(f"spdadd {source} {target} icmp -P out discard;")
+        expect(pairs[0].ping(near, source, target, 3, 56) == 0, "the control failed: pings come back")
+        refused = Refused(pairs[0])
+        for to in ("kernel", "user"):
+            move(left, to)
+            trouble = pairs[0].transfer()
+            expect(trouble is None, f"on {to}: no TCP: {trouble}\n{words(sites)}")
+        came = refused.finish()
+        expect(came == 0, f"{came} pings came back that a policy discards")
+        secret(wire.settle())
+        left.setkey_text(f"spddelete {source} {target} icmp -P out;")
+        expect(pairs[0].ping(near, source, target, 3, 56) == 3, f"no ping without that policy: {words(sites)}")
+        left_behind(left, "user")
+        return f"2 moves, {refused.rounds} times 20 pings, of which none came back"
+
+
 def sockets_of_port_4500(gateway):
     return len(gateway.host.sh("ss -Hulan 'sport = :4500'").splitlines())
 
@@ -445,6 +487,7 @@ LONG = {
         not_answered_on_the_way_back("kernel"),
     "moved with keys of IKE, writes that fail, to the kernel": refused_writes("kernel"),
     "moved with keys of IKE, writes that fail, to user": refused_writes("user"),
+    "moved with keys of IKE, a policy in front of the peer's": exceptions_hold,
     "moved with keys of IKE, in transport mode": in_transport_mode,
     "moved with keys of IKE, a peer that is down": a_peer_that_is_down,
     "moved with keys of IKE, killed half-way to kernel": ended_half_way(signal.SIGKILL, "kernel"),

@@ -34,6 +34,7 @@ use crate::plane::Parting;
 use crate::routes::Site;
 use compare::{is_carried, is_the_same, looks_alike, sa_of};
 use counters::{DropsBefore, REASONS, drops_of};
+use ending::last_of_the_search_first;
 use errors::about_sa;
 use ipsec::database::Snapshot;
 use ipsec::policy::{Direction, Policy};
@@ -161,9 +162,10 @@ impl KernelDatabases {
     pub(crate) fn remove_others(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let names = self.policies.keys().copied();
         let others: Vec<_> = names.filter(|name| !self.wanted.contains(name)).collect();
-        for name in others {
+        for name in last_of_the_search_first(others, snapshot) {
             self.remove_policy(name)?;
         }
+        self.let_pass(snapshot)?;
         self.remove_left()?;
         let ids: Vec<_> = self.sas.keys().copied().collect();
         let is_carried = |id: &SaId| {

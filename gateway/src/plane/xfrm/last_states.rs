@@ -35,6 +35,11 @@ impl LastStates {
         })
     }
 
+    /// What was deleted until now is not asked for.
+    pub(crate) fn forget(&mut self) {
+        self.take();
+    }
+
     /// The associations that were deleted since, each as a message that would add it.
     pub(super) fn take(&mut self) -> Vec<(SaId, ZeroizingMessage)> {
         let mut ended = Vec::new();
@@ -49,6 +54,8 @@ impl LastStates {
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Some were lost for want of room; the rest is still there.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(_) => return ended,
             }
         }

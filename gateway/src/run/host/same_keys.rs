@@ -31,6 +31,8 @@ pub(super) struct SameKeys {
     waiting: HashMap<SaId, Unknown>,
     /// Present while some of them are in use.
     tap: Option<DepartingEsp>,
+    /// Of what has been learnt since the last check: by which a nonce would come twice, and the number.
+    repeated: Vec<(Arc<Sa>, u64)>,
 }
 
 /// One whose salt is not known.
@@ -97,10 +99,7 @@ impl SameKeys {
         if self.used.is_empty() {
             return Vec::new();
         }
-        let mut repeated = Vec::new();
-        while let Some(beginning) = self.tap.as_ref().and_then(DepartingEsp::next) {
-            repeated.extend(self.learn(&beginning, snapshot));
-        }
+        self.read_tap(snapshot);
         let mut in_use = Vec::new();
         self.waiting.retain(|id, unknown| {
             let Some(sent) = sent(snapshot, id) else {
@@ -122,7 +121,14 @@ impl SameKeys {
         self.salts.retain(|id, _| is_there(id));
         // Where that is refused it is tried again with the next check.
         let _ = self.capture(in_use);
-        repeated
+        std::mem::take(&mut self.repeated)
+    }
+
+    fn read_tap(&mut self, snapshot: &Snapshot) {
+        while let Some(beginning) = self.tap.as_ref().and_then(DepartingEsp::next) {
+            let repeated = self.learn(&beginning, snapshot);
+            self.repeated.extend(repeated);
+        }
     }
 
     fn learn(&mut self, beginning: &EspBeginning, snapshot: &Snapshot) -> Option<(Arc<Sa>, u64)> {
@@ -143,8 +149,10 @@ impl SameKeys {
 
     /// The kernel has ended these: what it has used of them is kept.
     pub(super) fn end(&mut self, sas: &[Arc<Sa>], snapshot: &Snapshot) {
+        self.read_tap(snapshot);
         // By an association that has ended no nonce comes again.
-        self.check(snapshot);
+        self.repeated
+            .retain(|(sa, _)| !sas.iter().any(|ended| ended.config.id == sa.config.id));
         for sa in sas {
             let id = sa.config.id;
             self.waiting.remove(&id);

@@ -22,11 +22,13 @@ impl Sockets {
         Ok(())
     }
 
-    /// Finds out what the kernel can do for ESP in UDP, so that nothing waits for that later.
+    /// Finds out what the kernel can do, so that nothing waits for that later.
     pub(in crate::run) fn probe(&mut self, needs: &BTreeSet<Need>) {
         for need in needs {
-            if let Need::Udp { v6, .. } = *need {
-                self.trial(v6);
+            match *need {
+                Need::Udp { v6, .. } => drop(self.trial(v6)),
+                Need::Esp { .. } => self.native.probe_early(),
+                Need::Ah { .. } | Need::Whole { .. } => {}
             }
         }
     }

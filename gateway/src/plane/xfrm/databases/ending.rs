@@ -13,7 +13,7 @@ use super::compare::sa_of;
 use super::counters;
 use super::moving::is_seen;
 use ipsec::database::Snapshot;
-use ipsec::policy::Direction;
+use ipsec::policy::{Direction, Policy};
 use ipsec::sa::{Sa, SaId};
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::collections::{HashMap, HashSet};
@@ -23,63 +23,65 @@ use std::sync::Arc;
 /// `out` policies that end together, and their associations: no other policy's packets leave by these.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SealingGroup {
-    policies: Vec<PolicyName>,
+    /// Each with what the kernel has in its place, if anything.
+    policies: Vec<(PolicyName, Option<Arc<Policy>>)>,
     sas: Vec<SaId>,
 }
 
 impl KernelDatabases {
     /// The `out` policies whose packets our own data plane is to seal, and all associations by which nothing arrives
     /// but those of IKE, in the order in which they end: of two policies that select the same packet the one that
-    /// applies ends last, so that none of its packets is sealed by the other.
+    /// applies ends last, so that none of its packets is sealed by the other. While the kernel keeps others, one that
+    /// ends is replaced by one that lets its packets pass.
     pub(crate) fn sealing_groups(&self, snapshot: &Snapshot) -> Vec<SealingGroup> {
-        let of_users = self
-            .parting
-            .as_ref()
-            .map(|all| all.sealed_by_user(snapshot));
-        let is_users = |name: &PolicyName| {
-            let of_users = of_users.as_ref();
-            of_users.is_none_or(|selectors| selectors.contains(&name.selector))
+        let parted = self.parted(snapshot);
+        let mut known = HashMap::new();
+        for (policy, paths) in snapshot.outbound_paths() {
+            let sas = paths.flatten().map(|index| snapshot.sa(*index).config.id);
+            known.insert(policy.selector, (policy, sas.collect::<Vec<_>>()));
+        }
+        // What is there already stays.
+        let stays = |name: &PolicyName| {
+            let policy = known.get(&name.selector).map(|(policy, _)| *policy);
+            let both = parted.as_ref().zip(policy);
+            both.is_some_and(|(parted, policy)| {
+                parted.of_the_kernel(policy).as_ref() == Some(policy)
+            })
         };
         let held = self.policies.keys().copied();
-        let mut names: Vec<_> = held
-            .filter(|name| name.direction == Direction::Out && is_users(name))
-            .collect();
-        let mut places = HashMap::new();
-        for (place, (policy, paths)) in snapshot.outbound_paths().enumerate() {
-            let sas = paths.flatten().map(|index| snapshot.sa(*index).config.id);
-            places.insert(policy.selector, (place, sas.collect::<Vec<_>>()));
-        }
-        // One that is not in the snapshot ends first.
-        names.sort_by_key(|name| {
-            let place = places
-                .get(&name.selector)
-                .map_or(usize::MAX, |place| place.0);
-            std::cmp::Reverse(place)
+        let names = held.filter(|name| name.direction == Direction::Out && !stays(name));
+        let names = last_of_the_search_first(names.collect(), snapshot).into_iter();
+        let policies = names.map(|name| {
+            let Some((policy, sas)) = known.get(&name.selector) else {
+                return (name, None, Vec::new());
+            };
+            let parted = parted.as_ref();
+            let in_place = parted.and_then(|parted| parted.of_the_kernel(policy));
+            (name, in_place, sas.clone())
         });
-        let leaving = self.leaving(false);
-        let policies = names.into_iter().map(|name| {
-            let sas = places.get(&name.selector);
-            (name, sas.map_or_else(Vec::new, |(_, sas)| sas.clone()))
-        });
-        grouped(policies.collect(), &leaving)
+        grouped(policies.collect(), &self.leaving(false))
     }
 
     /// Ends a group: from now on the kernel seals nothing of it. Its associations, which know the kernel's last
-    /// numbers, are returned.
+    /// numbers, are returned; also those of a group of which the rest could not be ended.
     pub(crate) fn end_sealing(
         &mut self,
         group: &SealingGroup,
         last: &mut LastStates,
-    ) -> io::Result<Vec<Arc<Sa>>> {
-        for name in &group.policies {
-            self.remove_policy(*name)?;
+        ended: &mut Vec<Arc<Sa>>,
+    ) -> io::Result<()> {
+        for (name, in_place) in &group.policies {
+            match in_place {
+                Some(policy) => self.put_policy(policy)?,
+                None => self.remove_policy(*name)?,
+            }
         }
-        let mut ended = Vec::new();
         for id in &group.sas {
-            ended.extend(self.sa(id).cloned());
+            let sa = self.sa(id).cloned();
             self.remove_sa_heard(id, last)?;
+            ended.extend(sa);
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// The bundles by which packets arrive that the kernel opens, but those of IKE.
@@ -169,17 +171,40 @@ fn unreported(id: &SaId) -> io::Error {
     io::Error::other(told)
 }
 
-/// Policies in the order in which they end, each with the associations by which its packets leave: cut wherever no
-/// association is used on both sides of the cut. Associations of `all` that none uses end last.
-fn grouped(policies: Vec<(PolicyName, Vec<SaId>)>, all: &[SaId]) -> Vec<SealingGroup> {
+/// Policies in the order in which they are removed: of two that select the same packet the one that applies goes last,
+/// and first of all those that are in the snapshot no more.
+pub(super) fn last_of_the_search_first(
+    mut names: Vec<PolicyName>,
+    snapshot: &Snapshot,
+) -> Vec<PolicyName> {
+    let mut places = HashMap::new();
+    for direction in [Direction::Out, Direction::In, Direction::Fwd] {
+        for (place, (_, policy)) in snapshot.policies(direction).enumerate() {
+            places.insert((direction, policy.selector), place);
+        }
+    }
+    names.sort_by_key(|name| {
+        let place = places.get(&(name.direction, name.selector));
+        std::cmp::Reverse(place.copied().unwrap_or(usize::MAX))
+    });
+    names
+}
+
+/// Policies in the order in which they end, each with what comes in its place and with the associations by which its
+/// packets leave: cut wherever no association is used on both sides of the cut. Associations of `all` that none uses
+/// end last.
+fn grouped(
+    policies: Vec<(PolicyName, Option<Arc<Policy>>, Vec<SaId>)>,
+    all: &[SaId],
+) -> Vec<SealingGroup> {
     let mut last_use = HashMap::new();
-    for (place, (_, sas)) in policies.iter().enumerate() {
+    for (place, (_, _, sas)) in policies.iter().enumerate() {
         last_use.extend(sas.iter().map(|id| (*id, place)));
     }
     let mut left: HashSet<_> = all.iter().copied().collect();
     let (mut groups, mut group, mut until) = (Vec::new(), SealingGroup::default(), 0);
-    for (place, (name, sas)) in policies.into_iter().enumerate() {
-        group.policies.push(name);
+    for (place, (name, in_place, sas)) in policies.into_iter().enumerate() {
+        group.policies.push((name, in_place));
         for id in sas {
             until = until.max(last_use.get(&id).copied().unwrap_or(place));
             if left.remove(&id) {
@@ -229,7 +254,7 @@ mod tests {
             interface_id: 0,
         };
         let policies = policies.iter();
-        let policies = policies.map(|spis| (name, spis.iter().map(|spi| id(*spi)).collect()));
+        let policies = policies.map(|spis| (name, None, spis.iter().map(|spi| id(*spi)).collect()));
         let all: Vec<_> = all.iter().map(|spi| id(*spi)).collect();
         let groups = grouped(policies.collect(), &all).into_iter();
         let each = groups.map(|group| {

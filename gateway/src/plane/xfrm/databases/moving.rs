@@ -12,6 +12,7 @@ use super::super::last_states::{LastStates, replay_of};
 use super::super::zeroizing::ZeroizingMessage;
 use super::compare::{is_carried, sa_of};
 use super::counters::{self, DropsBefore, REASONS, drops_of};
+use super::ending::last_of_the_search_first;
 use super::errors::about_sa;
 use super::{HeldSa, KernelDatabases};
 use ipsec::database::Snapshot;
@@ -66,25 +67,25 @@ impl KernelDatabases {
         snapshot: &Snapshot,
         direction: Direction,
     ) -> Vec<Arc<Policy>> {
-        let parting = self.parting.as_ref();
-        let parting = parting.filter(|_| direction == Direction::Out);
-        let of_users = parting.map(|parting| parting.sealed_by_user(snapshot));
-        let is_users = |policy: &Policy| {
-            let of_users = of_users.as_ref();
-            of_users.is_some_and(|selectors| selectors.contains(&policy.selector))
-        };
+        let parted = self.parted(snapshot);
         let policies = snapshot.policies(direction);
-        let kernels = policies.filter(|(_, policy)| !is_users(policy));
-        kernels.map(|(_, policy)| Arc::clone(policy)).collect()
+        policies
+            .filter_map(|(_, policy)| match &parted {
+                Some(parted) if direction == Direction::Out => parted.of_the_kernel(policy),
+                _ => Some(Arc::clone(policy)),
+            })
+            .collect()
     }
 
     /// Removes the policies of these directions.
-    pub(crate) fn remove_policies(&mut self, directions: &[Direction]) -> io::Result<()> {
+    pub(crate) fn remove_policies(
+        &mut self,
+        directions: &[Direction],
+        snapshot: &Snapshot,
+    ) -> io::Result<()> {
         let names = self.policies.keys();
-        let names: Vec<_> = names
-            .filter(|name| directions.contains(&name.direction))
-            .copied()
-            .collect();
+        let names = names.filter(|name| directions.contains(&name.direction));
+        let names = last_of_the_search_first(names.copied().collect(), snapshot);
         names
             .into_iter()
             .try_for_each(|name| self.remove_policy(name))

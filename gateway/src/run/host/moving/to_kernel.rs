@@ -351,12 +351,14 @@ impl Mover for ToKernel<'_> {
                 self.host.cross(&snapshot, both, false)?;
                 let databases = self.databases()?;
                 databases
-                    .remove_policies(&[Direction::Out])
+                    .remove_policies(&[Direction::Out], &snapshot)
                     .map_err(Failure::new)
             }
             Step::Arriving => {
                 let databases = self.databases()?;
-                databases.remove_policies(&ARRIVING).map_err(Failure::new)
+                databases
+                    .remove_policies(&ARRIVING, &snapshot)
+                    .map_err(Failure::new)
             }
             Step::Inbound => {
                 let withdrawn = self.databases()?.withdraw(true, &snapshot);

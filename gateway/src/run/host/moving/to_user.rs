@@ -178,8 +178,9 @@ impl<'a> ToUser<'a> {
         if self.shares() {
             return Ok(());
         }
-        let databases = self.databases()?;
-        databases.remove_policies(&ARRIVING).map_err(Failure::new)
+        let snapshot = Arc::clone(&self.context.snapshot);
+        let removed = self.databases()?.remove_policies(&ARRIVING, &snapshot);
+        removed.map_err(Failure::new)
     }
 
     fn put_arriving(&mut self, is_optional: bool) -> Result<(), Failure> {
@@ -215,13 +216,18 @@ impl<'a> ToUser<'a> {
         self.take_over_in_udp()
     }
 
-    /// The threads start, and seal and open nothing by what the kernel has.
+    /// The threads start, and seal and open nothing by what the kernel has. Routes lead into the TUN device before:
+    /// without them the host would take what our threads open for forged.
     fn start(&mut self) -> Result<(), Failure> {
         let plaintext = self
             .plaintext
             .take()
             .ok_or_else(|| Failure::new("there is no TUN device"))?;
         self.leave_to_the_kernel()?;
+        let snapshot = Arc::clone(&self.context.snapshot);
+        if !leaving::is_one_pause(&snapshot) {
+            self.lead_into_the_device(&snapshot)?;
+        }
         let host = &mut *self.host;
         self.kernel = host.kernel_plane.take();
         host.plaintext = plaintext;
@@ -236,8 +242,9 @@ impl<'a> ToUser<'a> {
 
     /// Removes the kernel's remaining policies and associations, including those whose deletion was refused earlier.
     fn rest(&mut self) -> Result<(), Failure> {
+        let snapshot = Arc::clone(&self.context.snapshot);
         let databases = self.databases()?;
-        databases.remove_policies(&EVERY)?;
+        databases.remove_policies(&EVERY, &snapshot)?;
         databases.remove_sas().map_err(Failure::new)
     }
 

@@ -65,28 +65,36 @@ impl ToUser<'_> {
 
     pub(super) fn inbound(&mut self) -> Result<(), Failure> {
         let (snapshot, before) = (Arc::clone(&self.context.snapshot), self.by_kernel().inbound);
-        let bundles = self.databases()?.opening_bundles(&snapshot);
+        let mut bundles = self.databases()?.opening_bundles(&snapshot);
+        // What comes for those without a window is lost until the end.
+        bundles.sort_by_key(|bundle| bundle.iter().any(|sa| is_without_window(sa)));
         let (mut bundles, mut last) = (bundles.into_iter().peekable(), LastStates::listen()?);
+        let mut without_window = Vec::new();
         while bundles.peek().is_some() {
             let held = self.host.pause(Direction::In);
             let began = Instant::now();
             std::thread::sleep(MAX_KERNEL_TIME);
-            let mut ended = Vec::new();
+            last.forget();
             while began.elapsed() < MAX_PAUSE_TIME
                 && let Some(bundle) = bundles.next()
             {
                 for sa in &bundle {
                     self.databases()?.end_opening(&sa.config.id, &mut last)?;
+                    // Packets inside IPComp belong to the plane of what is around it.
+                    if !has_numbers(sa) {
+                        sa.state.own_all_numbers();
+                    }
                 }
-                ended.extend(bundle);
+                let without = bundle.into_iter().filter(|sa| is_without_window(sa));
+                without_window.extend(without);
             }
             drop(held);
             self.has_paused_since(began);
-            self.open_without_window(&ended)?;
             if bundles.peek().is_some() {
                 self.host.drain(Direction::In)?;
             }
         }
+        self.open_without_window(&without_window)?;
         self.databases()?.delete_the_rest()?;
         // What has come since for associations that had ended waits for our threads: the kernel's drop is none.
         let mut carried = self.by_kernel();
@@ -105,20 +113,18 @@ impl ToUser<'_> {
 
     /// Without a replay window nothing tells copies of what the kernel has opened from what has come since: all that
     /// waits is dropped.
-    fn open_without_window(&self, ended: &[Arc<Sa>]) -> Result<(), Failure> {
-        let is_without = |sa: &&Arc<Sa>| sa.config.replay_window == 0;
-        let (numbered, inside): (Vec<_>, Vec<_>) = ended
-            .iter()
-            .filter(is_without)
-            .partition(|sa| has_numbers(sa));
-        inside.iter().for_each(|sa| sa.state.own_all_numbers());
-        if !numbered.is_empty() {
-            let quiet = self.host.quiet(Direction::In, MAX_COPIES_TIME);
-            numbered.iter().for_each(|sa| sa.state.own_all_numbers());
-            quiet.map(drop)?;
+    fn open_without_window(&self, sas: &[Arc<Sa>]) -> Result<(), Failure> {
+        if sas.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let quiet = self.host.quiet(Direction::In, MAX_COPIES_TIME);
+        sas.iter().for_each(|sa| sa.state.own_all_numbers());
+        quiet.map(drop).map_err(Failure::new)
     }
+}
+
+fn is_without_window(sa: &Sa) -> bool {
+    has_numbers(sa) && sa.config.replay_window == 0
 }
 
 fn is_in_udp(sa: &Sa) -> bool {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::plane::LastStates;
 use crate::routes::plan::Planes;
 use ipsec::database::Snapshot;
-use ipsec::policy::{Action, Direction, Policy};
+use ipsec::policy::{Action, Direction, Policy, Template};
 use ipsec::sa::Mode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,13 +20,11 @@ use std::time::{Duration, Instant};
 pub(super) const MAX_PAUSE_TIME: Duration = Duration::from_millis(5);
 
 impl ToUser<'_> {
-    /// With policies in transport mode alone all groups pass over in one pause: a packet that the kernel seals by one
-    /// stays on its route, which must not lead into the TUN device.
     pub(super) fn leaving(&mut self) -> Result<(), Failure> {
         let snapshot = Arc::clone(&self.context.snapshot);
         let groups = self.databases()?.sealing_groups(&snapshot);
-        let is_one_pause = has_transport_mode(&snapshot) && !groups.is_empty();
-        if !is_one_pause {
+        let is_one_pause = is_one_pause(&snapshot);
+        if is_one_pause && groups.is_empty() {
             self.lead_into_the_device(&snapshot)?;
         }
         let (mut groups, mut last) = (groups.into_iter().peekable(), LastStates::listen()?);
@@ -36,13 +34,17 @@ impl ToUser<'_> {
             if is_one_pause {
                 self.lead_into_the_device(&snapshot)?;
             }
-            let mut ended = Vec::new();
-            while (is_one_pause || began.elapsed() < MAX_PAUSE_TIME)
+            last.forget();
+            let (mut ended, mut outcome) = (Vec::new(), Ok(()));
+            while outcome.is_ok()
+                && (is_one_pause || began.elapsed() < MAX_PAUSE_TIME)
                 && let Some(group) = groups.next()
             {
-                ended.extend(self.databases()?.end_sealing(&group, &mut last)?);
+                let databases = self.databases()?;
+                outcome = databases.end_sealing(&group, &mut last, &mut ended);
             }
             self.host.same_keys.end(&ended, &snapshot);
+            outcome?;
             for sa in &ended {
                 sa.state.own_all_numbers();
             }
@@ -56,7 +58,7 @@ impl ToUser<'_> {
     }
 
     /// The kernel still seals the packets that its policies select.
-    fn lead_into_the_device(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
+    pub(super) fn lead_into_the_device(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
         let both = Planes::Both { kernel_opens: true };
         self.host.cross(snapshot, both, false).map_err(Failure::new)
     }
@@ -67,9 +69,15 @@ impl ToUser<'_> {
     }
 }
 
-fn has_transport_mode(snapshot: &Snapshot) -> bool {
+/// With policies in transport mode alone all groups pass over in one pause: a packet that the kernel seals by one stays
+/// on its route, which must not lead into the TUN device. So do policies between many hosts, of which it is not known
+/// by which associations all of their packets leave.
+pub(super) fn is_one_pause(snapshot: &Snapshot) -> bool {
     let is_it = |policy: &Policy| match &policy.action {
-        Action::Protect(templates) => templates.iter().all(|one| one.mode == Mode::Transport),
+        Action::Protect(templates) => {
+            let is_tunnel = |one: &Template| one.mode == Mode::Tunnel && one.endpoints.is_some();
+            !templates.first().is_some_and(is_tunnel)
+        }
         _ => false,
     };
     let mut policies = snapshot.policies(Direction::Out);

@@ -34,6 +34,7 @@ impl ToUser<'_> {
         let ended = sealing.filter(|(sa, _)| databases.sa(&sa.config.id).is_none());
         let ended: Vec<Arc<Sa>> = ended.map(|(sa, _)| sa).collect();
         databases.delete_the_rest()?;
+        self.host.same_keys.end(&ended, &snapshot);
         self.host.same_keys.watch(&ended);
         let put = self.databases()?.put(&snapshot, &local, Vec::new());
         let watched = self.host.same_keys.capture_from_now();
