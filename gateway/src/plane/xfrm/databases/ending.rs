@@ -12,6 +12,7 @@ use super::KernelDatabases;
 use super::compare::sa_of;
 use super::counters;
 use super::moving::is_seen;
+use super::search_order::last_of_the_search_first;
 use ipsec::database::Snapshot;
 use ipsec::policy::{Direction, Policy};
 use ipsec::sa::{Sa, SaId};
@@ -169,25 +170,6 @@ fn unreported(id: &SaId) -> io::Error {
         id.spi
     );
     io::Error::other(told)
-}
-
-/// Policies in the order in which they are removed: of two that select the same packet the one that applies goes last,
-/// and first of all those that are in the snapshot no more.
-pub(super) fn last_of_the_search_first(
-    mut names: Vec<PolicyName>,
-    snapshot: &Snapshot,
-) -> Vec<PolicyName> {
-    let mut places = HashMap::new();
-    for direction in [Direction::Out, Direction::In, Direction::Fwd] {
-        for (place, (_, policy)) in snapshot.policies(direction).enumerate() {
-            places.insert((direction, policy.selector), place);
-        }
-    }
-    names.sort_by_key(|name| {
-        let place = places.get(&(name.direction, name.selector));
-        std::cmp::Reverse(place.copied().unwrap_or(usize::MAX))
-    });
-    names
 }
 
 /// Policies in the order in which they end, each with what comes in its place and with the associations by which its

@@ -11,6 +11,7 @@
 
 mod arriving;
 mod leaving;
+mod one_pause;
 mod way_back;
 
 use super::super::Host;
@@ -25,6 +26,7 @@ use crate::run::forward::Plaintext;
 use crate::run::sockets::{self, Divided, Sockets};
 use dataplane::Totals;
 use ipsec::policy::Direction;
+use one_pause::is_one_pause;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -225,7 +227,7 @@ impl<'a> ToUser<'a> {
             .ok_or_else(|| Failure::new("there is no TUN device"))?;
         self.leave_to_the_kernel()?;
         let snapshot = Arc::clone(&self.context.snapshot);
-        if !leaving::is_one_pause(&snapshot) {
+        if !is_one_pause(&snapshot) {
             self.lead_into_the_device(&snapshot)?;
         }
         let host = &mut *self.host;
