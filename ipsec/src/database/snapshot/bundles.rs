@@ -3,7 +3,7 @@
 use super::super::resolve::satisfies;
 use super::Snapshot;
 use crate::policy::{Action, Direction};
-use crate::sa::Sa;
+use crate::sa::{Sa, SaId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,6 +35,16 @@ impl Snapshot {
                 .collect()
         });
         ordered.collect()
+    }
+
+    /// The same of some associations alone.
+    pub fn bundles_of(&self, is_meant: impl Fn(&SaId) -> bool) -> Vec<Vec<Arc<Sa>>> {
+        let mut bundles = self.bundles();
+        for bundle in &mut bundles {
+            bundle.retain(|sa| is_meant(&sa.config.id));
+        }
+        bundles.retain(|bundle| !bundle.is_empty());
+        bundles
     }
 
     /// Of each policy with several templates for what arrives: the places of the associations that satisfy one of them,

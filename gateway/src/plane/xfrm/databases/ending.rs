@@ -88,12 +88,7 @@ impl KernelDatabases {
     /// The bundles by which packets arrive that the kernel opens, but those of IKE.
     pub(crate) fn opening_bundles(&self, snapshot: &Snapshot) -> Vec<Vec<Arc<Sa>>> {
         let arriving: HashSet<_> = self.leaving(true).into_iter().collect();
-        let mut bundles = snapshot.bundles();
-        for bundle in &mut bundles {
-            bundle.retain(|sa| arriving.contains(&sa.config.id));
-        }
-        bundles.retain(|bundle| !bundle.is_empty());
-        bundles
+        snapshot.bundles_of(|id| arriving.contains(id))
     }
 
     /// Ends one inbound association. What it has opened, up to the last packet, is what our own data plane does not

@@ -77,9 +77,9 @@ impl KernelDatabases {
 /// The `out` policies of both planes.
 pub(super) struct Parted {
     /// Selectors of those that are our own data plane's.
-    pub(super) of_users: HashSet<Selector>,
-    /// Whether the kernel has others meanwhile. Then it keeps all: a packet of ours must not meet another policy that
-    /// selects it too.
+    of_users: HashSet<Selector>,
+    /// Whether the kernel still has `out` policies of IKE. Then it keeps every `out` policy: without the policy that
+    /// applies to a packet of the user plane, a wider policy of another peer would.
     is_side_by_side: bool,
 }
 
@@ -90,7 +90,7 @@ impl Parted {
     }
 
     /// Whether the kernel has a policy that lets pass to our threads what they seal.
-    pub(super) fn lets_pass(&self, policy: &Policy) -> bool {
+    fn lets_pass(&self, policy: &Policy) -> bool {
         let seals = matches!(policy.action, Action::Protect(_));
         self.is_side_by_side && seals && self.of_users.contains(&policy.selector)
     }
@@ -105,7 +105,7 @@ impl Parted {
 }
 
 /// The policy in whose place packets are sealed behind the TUN device.
-pub(super) fn as_passing(policy: &Policy) -> Policy {
+fn as_passing(policy: &Policy) -> Policy {
     Policy {
         action: Action::Bypass,
         spread: 1,

@@ -52,12 +52,8 @@ impl ToKernel<'_> {
     fn arriving_bundles(&self) -> Vec<Vec<Arc<Sa>>> {
         let inbound = self.sas.iter().filter(|(_, is_inbound)| *is_inbound);
         let inbound: HashSet<_> = inbound.map(|(sa, _)| sa.config.id).collect();
-        let mut bundles = self.context.snapshot.bundles();
-        for bundle in &mut bundles {
-            bundle.retain(|sa| inbound.contains(&sa.config.id));
-        }
-        bundles.retain(|bundle| !bundle.is_empty());
-        bundles
+        let snapshot = &self.context.snapshot;
+        snapshot.bundles_of(|id| inbound.contains(id))
     }
 
     /// The kernel opens what is above `edge`. The outermost association comes last: before it nothing of a packet is
